@@ -18,7 +18,7 @@ from app.backup.reapply import Reapplied, log_people, log_quarantines, reapply
 from app.backup.rehearse import rehearse
 from app.backup.restore import restore as restore_backup
 from app.backup.scratch import scratch_place
-from app.ledger.key_files import in_tokens
+from app.ledger.key_files import kept_elsewhere
 from app.ledger.recover import Witnessed
 from app.ledger.sequencer import Ledger
 from app.ledger.startup import load_ledger
@@ -127,10 +127,10 @@ def _where(settings: Settings, keys: Path | None) -> str:
     if keys is None:
         return "keys are not included: without them nothing can be opened"
     where = f"keys are in {keys}: keep them apart, together they open everything"
-    if elsewhere := in_tokens(settings.keys_dir):
+    if elsewhere := kept_elsewhere(settings.keys_dir):
         where += (
             f"\n      not included: the private keys that {' and '.join(elsewhere)} name in an "
-            "HSM; back that up as its maker says"
+            "HSM or in the environment; back them up there"
         )
     return where
 

@@ -10,7 +10,7 @@ from app.backup.check import fsck_installation
 from app.backup.reapply import log_people, log_quarantines, unlogged
 from app.backup.recovery import recover_entries
 from app.cli.backup import print_reapplied, print_witnesses, without_witness
-from app.hsm.uri import parse_uri
+from app.ledger.key_files import parse_place
 from app.ledger.sequencer import Ledger, LogExistsError
 from app.ledger.startup import (
     RESTORED,
@@ -37,8 +37,12 @@ from models.database.types import utcnow
 @click.option(
     "--succeeds", type=FOLDER, metavar="KEYS", help="The keys directory of the log to succeed."
 )
-@click.option("--log-key", metavar="URI", help="Make or use the log's key in an HSM (PKCS#11).")
-@click.option("--issuer-key", metavar="URI", help="Make or use the issuer's key in an HSM.")
+@click.option(
+    "--log-key",
+    metavar="PLACE",
+    help="Where the log's key is: file, a PKCS#11 URI, or env:VARIABLE. Default: file.",
+)
+@click.option("--issuer-key", metavar="PLACE", help="Where the issuer's key is, likewise.")
 def init(
     origin: str | None, succeeds: Path | None, log_key: str | None, issuer_key: str | None
 ) -> None:
@@ -49,7 +53,7 @@ def init(
     """
     settings = _settings(origin)
     log_at, issuer_at = (
-        None if uri is None else parse_uri(uri) for uri in (log_key, issuer_key)
+        None if place is None else parse_place(place) for place in (log_key, issuer_key)
     )
     old = None if succeeds is None else last_signed(settings, succeeds)
     found = _names(settings.keys_dir)

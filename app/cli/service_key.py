@@ -15,7 +15,7 @@ from app.keys.master import master_keys
 from app.keys.rotate_log import revoke_log, rotate_log
 from app.keys.rotate_master import revoke_master, rotate_master
 from app.keys.trust_root import trust_root as make_trust_root
-from app.ledger.key_files import named_by
+from app.ledger.key_files import KeyPlace, named_by
 from app.ledger.log_files import LOG_KEY
 from app.ledger.sequencer import Ledger
 from app.ledger.startup import ISSUER_KEY, load_ledger
@@ -36,7 +36,7 @@ _superseded = click.option(
 _to = click.option(
     "--to",
     metavar="PLACE",
-    help="Make the new key here: file, or a PKCS#11 URI. Default: where the old one is.",
+    help="Where the new key is: file, a PKCS#11 URI, or env:VARIABLE. Default: as the old one.",
 )
 
 
@@ -267,10 +267,11 @@ def _tell_revoked(done: Rotated[LogKey]) -> None:
     click.echo(f"{old} is revoked from log entry {done.key.revoked} on")
 
 
-def _tell_left(settings: Settings, name: str, before: KeyUri | None) -> None:
-    """Print the old HSM key that can now be destroyed, unless it is still in use."""
+def _tell_left(settings: Settings, name: str, before: KeyPlace | None) -> None:
+    """Print where the old key can now be destroyed, unless it is in use or was in its file."""
     if before is not None and named_by(settings.keys_dir / name) != before:
-        click.echo(f"the old key is still in its token: destroy {before} there", err=True)
+        where = "in its token" if isinstance(before, KeyUri) else "in the environment"
+        click.echo(f"the old key is still {where}: destroy {before} there", err=True)
 
 
 @contextmanager

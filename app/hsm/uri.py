@@ -58,11 +58,6 @@ class KeyUri:
         return replace(self, object=f"{stem}-{number}", id=b"")
 
 
-def is_uri(data: bytes) -> bool:
-    """Return whether a key file names a key that is elsewhere."""
-    return data.lstrip().startswith(SCHEME.encode())
-
-
 def parse_uri(text: str) -> KeyUri:
     """Read the URI of a key.
 

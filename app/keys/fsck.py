@@ -1,6 +1,6 @@
 """fsck of the key files: the log, ML-DSA-44, issuer and master keys are those in the log."""
 
-from app.hsm.errors import HsmError
+from app.hsm.errors import KeyAwayError
 from app.keys.issuer import IssuerRevokedError, signing_issuer
 from app.keys.log import require_logged
 from app.keys.master import master_keys
@@ -34,7 +34,7 @@ def fsck_keys(settings: Settings, ledger: Ledger, report: FsckReport) -> None:
         report.add("log-mldsa", error.detail)
     try:
         key, _, _ = signing_issuer(settings, ledger)
-    except (HsmError, KeyMissingError, IssuerRevokedError) as error:
+    except (KeyAwayError, KeyMissingError, IssuerRevokedError) as error:
         report.add("issuer", error.detail)
         return
     try:

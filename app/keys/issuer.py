@@ -9,7 +9,7 @@ from typing import TypeGuard
 
 from sqlmodel import col, select
 
-from app.hsm.errors import HsmError
+from app.hsm.errors import KeyAwayError
 from app.ledger.entry_macs import KeyMissingError
 from app.ledger.key_files import SigningKey, is_p256, read_key
 from app.ledger.sequencer import Ledger
@@ -93,7 +93,7 @@ def signing_issuer(settings: Settings, ledger: Ledger) -> tuple[P256Key, str, Is
     Raises:
         IssuerRevokedError: The log revoked the key, and there is no other yet.
         KeyMissingError: No key file has the private half.
-        HsmError: The HSM that a key file names cannot be reached.
+        KeyAwayError: The key cannot be reached where a key file says.
         ForkedError, LogDamagedError, GuardError: As `model_events`.
     """
     keys = issuer_keys(settings, ledger)
@@ -103,13 +103,13 @@ def signing_issuer(settings: Settings, ledger: Ledger) -> tuple[P256Key, str, Is
             "the issuer's key was revoked: run `lethe service-key rotate issuer`; what waits "
             "for a signature goes on then"
         )
-    away: HsmError | None = None
+    away: KeyAwayError | None = None
     for name in (ISSUER_KEY, NEXT_KEY):
         try:
             key = read_key(settings, settings.keys_dir / name)
         except (FileNotFoundError, KeyFormatError):
             continue
-        except HsmError as error:  # the other file may have the key in use, and be reachable
+        except KeyAwayError as error:  # the other may be the key in use
             away = away or error
             continue
         if is_key(key, current.spki):

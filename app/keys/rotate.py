@@ -47,7 +47,7 @@ def rotate_issuer(
 
     Raises:
         KeysBusyError: Another command is changing the keys.
-        KeyPlaceError, HsmError: As `make_next`.
+        KeyPlaceError, KeyAwayError: As `make_next`.
         ConflictError: A key of the issuer has or had this name.
         KeyMissingError: The new key's file is malformed.
         KeysChangedError: Another rotation was faster.

@@ -50,7 +50,7 @@ def rotate_log(
 
     Raises:
         KeysBusyError: Another command is changing the keys.
-        KeyPlaceError, HsmError: As `make_next`.
+        KeyPlaceError, KeyAwayError: As `make_next`.
         ConflictError: Two keys sign already, and the older must be revoked first; or the key in
             use is not here; or the latest checkpoint lacks its signature.
         NoSecondKeyError: There is no second key.

@@ -1,7 +1,8 @@
-"""Files of signing keys: a private key in PEM, or the PKCS#11 URI of a key in an HSM.
+"""Files of signing keys: a private key in PEM, or the place of a key that is elsewhere.
 
-Reading either kind of file gives an object that can sign and that has a public key. Rotations
-rename both kinds, so the next key may be of the other kind.
+A place is the PKCS#11 URI of a key in an HSM, or `env:` and the name of an environment
+variable. Reading a file of any kind gives an object that can sign and that has a public key.
+Rotations rename all kinds, so the next key may be of another kind.
 """
 
 from collections.abc import Collection, Iterator, Sequence
@@ -13,8 +14,11 @@ from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
-from app.hsm.errors import HsmError
-from app.hsm.uri import KeyUri, is_uri, parse_uri
+from app.hsm.errors import HsmError, KeyAwayError
+from app.hsm.uri import SCHEME as PKCS11
+from app.hsm.uri import KeyUri, parse_uri
+from app.ledger.key_environment import SCHEME as ENVIRONMENT
+from app.ledger.key_environment import EnvironmentKey, parse_environment_key
 from app.settings import Settings
 from lethe.errors import LetheError
 from lethe.files import write_durably
@@ -31,7 +35,8 @@ from lethe.signing.keys import (
 )
 
 SigningKey = NoteKey | P256Key
-IN_FILE = "file"  # the one place that is not a URI
+KeyPlace = KeyUri | EnvironmentKey
+IN_FILE = "file"
 
 
 class KeyPlaceError(LetheError):
@@ -45,13 +50,23 @@ def read_key(settings: Settings, path: Path) -> SigningKey:
 
     Raises:
         FileNotFoundError: There is no file.
-        KeyFormatError: The file holds neither a private key nor a PKCS#11 URI.
-        HsmError: The key that the URI names cannot be reached.
+        KeyFormatError: The file holds neither a private key nor a place.
+        KeyAwayError: The key cannot be reached in its place.
     """
     data = path.read_bytes()
-    if not is_uri(data):
+    if (place := _place_in(data)) is None:
         return load_private_key(data)
-    return _open(settings, parse_uri(data.decode(errors="replace")))
+    return _open(settings, place)
+
+
+def parse_place(text: str) -> KeyPlace | None:
+    """Read the place of a key, None for `file`: the key file itself.
+
+    Raises KeyAwayError: it is malformed.
+    """
+    if text == IN_FILE:
+        return None
+    return parse_environment_key(text) if text.startswith(ENVIRONMENT) else parse_uri(text)
 
 
 def is_ed25519(key: SigningKey) -> TypeGuard[NoteKey]:
@@ -64,25 +79,24 @@ def is_p256(key: SigningKey) -> TypeGuard[P256Key]:
     return isinstance(key.public_key(), EllipticCurvePublicKey)
 
 
-def named_by(path: Path) -> KeyUri | None:
-    """Return the URI in a key file, None if it holds the key itself or does not exist.
+def named_by(path: Path) -> KeyPlace | None:
+    """Return the place in a key file, None if it holds the key itself or does not exist.
 
-    Raises HsmError: the URI is malformed.
+    Raises KeyAwayError: the place is malformed.
     """
     with suppress(FileNotFoundError):
-        if is_uri(data := path.read_bytes()):
-            return parse_uri(data.decode(errors="replace"))
+        return _place_in(path.read_bytes())
     return None
 
 
-def in_tokens(folder: Path) -> list[str]:
-    """Return the names of the key files whose keys are in an HSM: backups lack those keys."""
+def kept_elsewhere(folder: Path) -> list[str]:
+    """Return the names of the key files that hold a place: backups lack those keys."""
     files = (one for one in sorted(folder.glob("*.key")) if one.is_file())
-    return [one.name for one in files if is_uri(one.read_bytes())]
+    return [one.name for one in files if _names_place(one.read_bytes())]
 
 
 def ensure_key(
-    settings: Settings, path: Path, algorithm: Algorithm, place: KeyUri | None
+    settings: Settings, path: Path, algorithm: Algorithm, place: KeyPlace | None
 ) -> SigningKey:
     """Return the first key of a role: read from its file, or else created in `place`.
 
@@ -90,7 +104,7 @@ def ensure_key(
 
     Raises:
         KeyPlaceError: The file has a key that is in another place.
-        KeyFormatError, HsmError: As `read_key`; or `place` has a key of another algorithm.
+        KeyFormatError, KeyAwayError: As `read_key`; or `place` has a key of another algorithm.
     """
     if not path.exists():
         _make(settings, path, algorithm, place)
@@ -111,21 +125,22 @@ def make_next(
     """Create the next key of a role and return it. Called under the log's lock.
 
     current: the file of the key in use. path: the file of the next key; its content is
-    replaced, since somebody else may know that key. to: `file`, a URI, or None for the place of
-    the key in use. known: SubjectPublicKeyInfo of all keys of the role, the one in use last.
+    replaced, since somebody else may know that key. to: as for `parse_place`, or None for the
+    place of the key in use. known: SubjectPublicKeyInfo of all keys of the role, the one in use
+    last.
     In a token, the next key is numbered after them, so that a key pair left by a crash is found
-    again: it has signed nothing and cannot be copied.
+    again: it has signed nothing and cannot be copied. The next variable is numbered likewise.
 
     Raises:
         KeyPlaceError: The log already names the key in the file or in that place; or the file
             is a directory.
-        KeyFormatError, HsmError: As `ensure_key`.
+        KeyFormatError, KeyAwayError: As `ensure_key`.
     """
     if to is None:
         here = named_by(current)
         place = None if here is None else here.numbered(len(known) + 1)
     else:
-        place = None if to == IN_FILE else parse_uri(to)
+        place = parse_place(to)
     require_no_folder(path)
     # If the key in use is in its file, no interrupted rotation needs the next key's file.
     if not has_key(settings, current, known[-1]):
@@ -141,23 +156,23 @@ def has_key(settings: Settings, path: Path, spki: bytes) -> bool:
     """Return whether a file has the key with this SubjectPublicKeyInfo and it is reachable."""
     try:
         return _spki(read_key(settings, path)) == spki
-    except (FileNotFoundError, KeyFormatError, HsmError):
+    except (FileNotFoundError, KeyFormatError, KeyAwayError):
         return False
 
 
 def read_next(settings: Settings, path: Path) -> SigningKey | None:
     """Return the next key of an unfinished rotation, None if the file is missing or no key.
 
-    Raises KeyPlaceError: the path is a directory; HsmError: the key that the URI names cannot
-    be reached.
+    Raises KeyPlaceError: the path is a directory; KeyAwayError: the key cannot be reached in
+    its place.
     """
     require_no_folder(path)
     try:
         return read_key(settings, path)
     except (FileNotFoundError, KeyFormatError):
         return None
-    except HsmError as error:  # the log may name this key
-        raise HsmError(
+    except KeyAwayError as error:  # the log may name this key
+        raise KeyAwayError(
             f"{path}: {error.detail}. If no rotation wrote this file, remove it, and run this "
             "again"
         ) from None
@@ -173,7 +188,7 @@ def _make(
     settings: Settings,
     path: Path,
     algorithm: Algorithm,
-    place: KeyUri | None,
+    place: KeyPlace | None,
     known: Collection[bytes] = (),
     *,
     replace: bool = False,
@@ -183,14 +198,15 @@ def _make(
         private = generate_key(algorithm)
         made, data = private, private_pem(private).encode()
     else:
-        _generate(settings, place, algorithm)
+        if isinstance(place, KeyUri):  # what supplies a variable makes its key
+            _generate(settings, place, algorithm)
         # Check before writing the file: one naming a wrong key would need removing by hand.
         made = _open(settings, place)
         if algorithm_of(made.public_key()) != algorithm:
-            raise HsmError(f"the key {place.object} is none of the kind {algorithm}")
+            raise KeyAwayError(f"the key {_name(place)} is none of the kind {algorithm}")
         if _spki(made) in known:
             raise KeyPlaceError(
-                f"the log names the key {place.object} already: give another --to"
+                f"the log names the key {_name(place)} already: give another --to"
             )
         data = f"{place}\n".encode()
     with suppress(FileExistsError):
@@ -202,10 +218,26 @@ def _spki(key: SigningKey) -> bytes:
     return key.public_key().public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
 
 
-def _open(settings: Settings, uri: KeyUri) -> SigningKey:
+def _names_place(data: bytes) -> bool:
+    return data.lstrip().startswith((PKCS11.encode(), ENVIRONMENT.encode()))
+
+
+def _place_in(data: bytes) -> KeyPlace | None:
+    if not _names_place(data):
+        return None
+    return parse_place(data.decode(errors="replace").strip())
+
+
+def _name(place: KeyPlace) -> str:
+    return place.object if isinstance(place, KeyUri) else place.name
+
+
+def _open(settings: Settings, place: KeyPlace) -> SigningKey:
+    if isinstance(place, EnvironmentKey):
+        return place.load()
     with _need_pkcs11():
         from app.hsm.token_keys import open_key
-    return open_key(settings, uri)
+    return open_key(settings, place)
 
 
 def _generate(settings: Settings, uri: KeyUri, algorithm: Algorithm) -> None:

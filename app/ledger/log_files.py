@@ -5,8 +5,8 @@ log.next.key        signs too, once announced  log.next.vkey   exists from then 
 log.previous.vkeys  public halves of the retired keys, one per line
 
 log-mldsa.key and so on belong to the second key, ML-DSA-44, if `lethe log ml-dsa` created one.
-A `.key` file has the private key; log.key and log.next.key may name a key in an HSM instead
-(`app.ledger.key_files`).
+A `.key` file has the private key; log.key and log.next.key may name a key in an HSM or
+in the environment instead (`app.ledger.key_files`).
 """
 
 import os
@@ -24,7 +24,7 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
 )
 
-from app.hsm.errors import HsmError
+from app.hsm.errors import KeyAwayError
 from app.ledger.entry_macs import KeyMissingError
 from app.ledger.key_files import SigningKey, is_ed25519, read_key
 from app.ledger.signers import LogSigners
@@ -165,7 +165,7 @@ def read_present(settings: Settings, path: Path) -> SigningKey:
             f"{path} is missing: restore the keys directory from its backup, or, for a new "
             "installation, run `lethe log init`"
         ) from None
-    except (KeyFormatError, HsmError) as error:
+    except (KeyFormatError, KeyAwayError) as error:
         raise KeyMissingError(f"{path}: {error.detail}") from None
 
 

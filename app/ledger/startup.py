@@ -18,7 +18,8 @@
                   opendsr.key, opendsr.pem  supplied by the operator, for
                               `app.protocols.opendsr`
 
-The log's and the issuer's key files may name a key in an HSM instead (`app.ledger.key_files`).
+The log's and the issuer's key files may name a key in an HSM or in the environment instead
+(`app.ledger.key_files`).
 """
 
 from collections.abc import Collection
@@ -31,11 +32,11 @@ from sqlalchemy.engine import Engine
 from sqlalchemy.exc import OperationalError
 from sqlmodel import Session
 
-from app.hsm.uri import KeyUri
 from app.ledger import storage
 from app.ledger.entry_macs import EntryKey, KeyMissingError, new_entry_key, parse_entry_key
 from app.ledger.guard import SigningGuard
 from app.ledger.key_files import (
+    KeyPlace,
     KeyPlaceError,
     ensure_key,
     is_ed25519,
@@ -96,19 +97,19 @@ def init_log(
     settings: Settings,
     engine: Engine | None = None,
     *,
-    log_at: KeyUri | None = None,
-    issuer_at: KeyUri | None = None,
+    log_at: KeyPlace | None = None,
+    issuer_at: KeyPlace | None = None,
 ) -> Ledger:
     """Create missing keys and begin the log; only ever on an explicit command.
 
-    log_at, issuer_at: the places of these keys in HSMs; by default, keys are in files.
+    log_at, issuer_at: the places of these keys; by default, keys are in files.
 
     Raises:
         LogExistsError: The database holds a log already.
         GuardExistsError: The log key has signed a log already.
         SchemaError: The database is not migrated.
         JournalError: As `require_recovered`.
-        KeyPlaceError, HsmError: As `ensure_key`.
+        KeyPlaceError, KeyAwayError: As `ensure_key`.
     """
     engine = engine or make_engine(settings.resolved_database_url)
     require_schema(engine)
@@ -214,12 +215,12 @@ def load_entry_key(settings: Settings) -> EntryKey:
 
 
 def create_keys(
-    settings: Settings, log_at: KeyUri | None = None, issuer_at: KeyUri | None = None
+    settings: Settings, log_at: KeyPlace | None = None, issuer_at: KeyPlace | None = None
 ) -> None:
     """Create the missing keys, readable by their owner only; keep the others.
 
     Raises KeyMissingError, MasterKeyError: an existing key does not match its file's name, or
-    the configured master key does not open root.sealed; KeyPlaceError, HsmError: as
+    the configured master key does not open root.sealed; KeyPlaceError, KeyAwayError: as
     `ensure_key`.
     """
     folder = settings.keys_dir

@@ -44,6 +44,10 @@ def test_variables_that_are_named_anywhere_exist() -> None:
     known = {f"LETHE_{name.upper()}" for name in Settings.model_fields}
     # Of the commands that call a service, and of the tests.
     known |= {"LETHE_URL", "LETHE_TOKEN", "LETHE_CONFIG", "LETHE_SQL", "LETHE_VECTORS"}
+    # Key files may name these, and their successors by number.
+    known |= {
+        f"LETHE_{role}_KEY{number}" for role in ("LOG", "ISSUER") for number in ("", "_2")
+    }
     known |= {f"LETHE_TEST_{name}" for name in ("POSTGRES_URL", "REDIS_URL", "PKCS11_MODULE")}
     pages = [REPOSITORY / "README.md", *REPOSITORY.glob("docs/**/*.md")]
     named = {

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from app.hsm.errors import HsmError
+from app.hsm.errors import KeyAwayError
 from app.hsm.uri import KeyUri, parse_uri
 from app.ledger import key_files
 from app.ledger.entry_macs import KeyMissingError
@@ -13,9 +13,9 @@ from app.ledger.key_files import (
     KeyPlaceError,
     SigningKey,
     ensure_key,
-    in_tokens,
     is_ed25519,
     is_p256,
+    kept_elsewhere,
     make_next,
     named_by,
 )
@@ -76,7 +76,7 @@ def test_the_next_key_is_made_where_the_one_before_is(
     assert second is token["log-2"]
     assert named_by(settings.keys_dir / NEXT_KEY) == KeyUri("lethe", "log-2")
     assert following(settings, [first]) is second  # it was interrupted
-    assert in_tokens(settings.keys_dir) == [LOG_KEY, NEXT_KEY]
+    assert kept_elsewhere(settings.keys_dir) == [LOG_KEY, NEXT_KEY]
     # A key in the file could be anybody's, so it does not follow that of the token.
     (settings.keys_dir / NEXT_KEY).write_text(private_pem(generate_key("ed25519")))
     assert following(settings, [first]) is second
@@ -113,7 +113,7 @@ def test_from_a_file_into_a_token_and_back(
 ) -> None:
     path, next_path = settings.keys_dir / LOG_KEY, settings.keys_dir / NEXT_KEY
     known = [ensure_key(settings, path, "ed25519", None)]
-    assert in_tokens(settings.keys_dir) == []
+    assert kept_elsewhere(settings.keys_dir) == []
     known.append(following(settings, known, LOG))
     assert known[1] is token["log"]
     next_path.replace(path)
@@ -131,7 +131,7 @@ def test_a_key_of_another_kind_is_not_named(
 ) -> None:
     token["log"] = generate_key("ecdsa-p256-sha256")
     assert is_p256(token["log"])
-    with pytest.raises(HsmError, match="none of the kind ed25519"):
+    with pytest.raises(KeyAwayError, match="none of the kind ed25519"):
         ensure_key(settings, settings.keys_dir / LOG_KEY, "ed25519", parse_uri(LOG))
     assert list(settings.keys_dir.iterdir()) == []
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from app.hsm.errors import HsmError
-from app.hsm.uri import KeyUri, is_uri, parse_uri
+from app.hsm.uri import KeyUri, parse_uri
 
 LOG = KeyUri("lethe", "log")
 
@@ -30,7 +30,6 @@ LOG = KeyUri("lethe", "log")
     ],
 )
 def test_a_key_is_named(text: str, uri: KeyUri) -> None:
-    assert is_uri(text.encode())
     assert parse_uri(text) == uri
     assert parse_uri(str(uri)) == uri
 
@@ -64,7 +63,3 @@ def test_the_next_key_is_beside_the_one_before() -> None:
     assert second == KeyUri("lethe", "log-2", "7", b"", Path("/pin"))
     assert second.numbered(3).object == "log-3"
     assert KeyUri("lethe", "site-a").numbered(2).object == "site-a-2"
-
-
-def test_a_private_key_is_no_uri() -> None:
-    assert not is_uri(b"-----BEGIN PRIVATE KEY-----\n")

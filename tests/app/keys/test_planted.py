@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from app.hsm.errors import HsmError
+from app.hsm.errors import KeyAwayError
 from app.keys.issuer import NEXT_KEY as ISSUER_NEXT
 from app.keys.issuer import signing_issuer
 from app.keys.rotate import rotate_issuer
@@ -114,7 +114,7 @@ def test_a_lost_issuers_key_is_replaced_whatever_lies_there(ready: Installation)
     settings, ledger = ready.settings, ready.services.ledger
     (settings.keys_dir / ISSUER_KEY).unlink()
     (settings.keys_dir / ISSUER_NEXT).write_text("pkcs11:token=lethe;object=x\n")
-    with pytest.raises(HsmError, match="If no rotation wrote this file, remove it"):
+    with pytest.raises(KeyAwayError, match="If no rotation wrote this file, remove it"):
         rotate_issuer(settings, ledger)
     (settings.keys_dir / ISSUER_NEXT).write_text("x")
     rotate_issuer(settings, ledger)
