@@ -16,7 +16,7 @@ from lethe.log.tree import HASH_SIZE, NodeReader, tree_root
 from models import LogCheckpoint, LogEntry, LogNode
 from models.database import bulk
 
-CACHED = 32_768  # nodes that proofs share in memory, about 10 MB: the top 14 levels and more
+CACHED = 8_192  # nodes that proofs share in memory, about 3 MB: the top 12 levels and more
 
 T = TypeVar("T")
 

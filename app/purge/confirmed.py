@@ -98,4 +98,6 @@ def _is_due(
         return False
     if kind == "case" and own:
         return planned and all(_has_ended(one, said, before, held) for one, said in own)
+    if any(said.ended is None or said.due >= before for _, said in own):
+        return False
     return not any(held.keeps(one, said.model, said.case) for one, said in own)

@@ -36,9 +36,16 @@ def scope(before: datetime, held: Held, *, planned: bool = False) -> Query:
 
 
 def contact(before: datetime, held: Held) -> Query:
-    """Select the cases whose contact address is due, closed or not."""
+    """Select the cases whose contact address is due: all their requests are closed.
+
+    An extension moves the deadline of the request only.
+    """
     late = col(Case.contact).is_not(None), col(Case.due_at) < before
-    return select(Case).where(*late, ~held.case())
+    needed = select(ErasureRequest.id).where(
+        ErasureRequest.case_ref == Case.ref,
+        col(ErasureRequest.state).not_in(CLOSED) | (col(ErasureRequest.due_at) >= before),
+    )
+    return select(Case).where(*late, ~needed.exists(), ~held.case())
 
 
 def case(before: datetime, held: Held, *, planned: bool = False) -> Query:

@@ -14,7 +14,7 @@ from sqlmodel import Session, col, select
 from app.ledger.sequencer import Ledger
 from app.reconcile.approval import ON_BEHALF
 from app.reconcile.case_parts import Part
-from app.reconcile.judgement import CERTIFIED, RECEIVED, VERIFIED, opened
+from app.reconcile.judgement import CERTIFIED, RECEIVED, VERIFIED, deadline, opened
 from app.reconcile.model_events import proven_leaves
 from app.vault.master import RootSecret
 from app.vault.request_ref import request_ref
@@ -30,12 +30,14 @@ ENDS = (CERTIFIED, "request.refused", "request.withdrawn")
 class LoggedRequest:
     """A request by its opened entries.
 
-    model: its model's reference; case: that of its case, if it has one; ended: the time of its
-    last event, None while it is open; evidence: hex SHA-256 of the last judgement's evidence.
+    model: its model's reference; case: that of its case, if it has one; due: its last deadline;
+    ended: the time of its last event, None while it is open; evidence: hex SHA-256 of the last
+    judgement's evidence.
     """
 
     model: str
     case: str | None
+    due: datetime
     ended: datetime | None
     evidence: str | None
 
@@ -111,6 +113,7 @@ def _read(
     return LoggedRequest(
         model=str(received.payload["model"]),
         case=last.get(ON_BEHALF, {}).get("case"),
+        due=datetime.fromisoformat(deadline(events)),
         ended=rows[-1].at if any(one.event in ENDS for one in events) else None,
         evidence=last.get(VERIFIED, {}).get("evidence"),
     )

@@ -71,6 +71,9 @@ def make_engine(url: str, stall_s: int | None = None) -> Engine:
     pool: dict[str, Any] = {
         "pool_size": CONNECTIONS_KEPT,
         "max_overflow": CONNECTIONS_MORE,
+        # The connection used last is used next. In turns, each of the kept ones would fill its
+        # page cache and its statements (on SQLite 2 MB and more a connection).
+        "pool_use_lifo": True,
         "hide_parameters": True,  # error texts, which may be logged, must not have row values
     }
     match parsed.get_backend_name():

@@ -11,6 +11,7 @@ from sqlmodel import Session, select
 from app.cli.retention import retention as command
 from app.purge import retention
 from app.reconcile.holds import HoldsChangedError
+from app.service.desk import decisions as desk
 from app.service.desk import people
 from lethe.catalogue import RETAINED
 from models import Artifact, Case, ErasureRequest, Verification
@@ -147,7 +148,10 @@ def contacted(at: Installation) -> str:
 def test_the_contact_of_an_open_case_is_kept(ready: Installation, change: str) -> None:
     contacted(ready)
     write(ready, f"UPDATE cases SET {change}", then=LONG_AGO)
-    nothing_ends(ready, {"contact": 1})
+    nothing_ends(ready, {})
+    end(ready)
+    write(ready, "UPDATE erasure_requests SET due_at = :then", then=LONG_AGO)
+    nothing_ends(ready, {"scope": 1, "contact": 1})
     with Session(ready.services.engine) as session:
         assert session.exec(select(Case)).one().contact == "ann@x.org"
 
@@ -293,3 +297,23 @@ def test_the_case_of_a_held_request_is_not_closed(ready: Installation) -> None:
     write(ready, "UPDATE erasure_requests SET case_ref = NULL")
     answer = ready.caller.operator("POST", f"/v1/cases/{ref}/close")
     assert answer.json()["type"] == "urn:lethe:problem:held"
+
+
+def test_the_contact_is_kept_while_a_request_of_the_case_is_open(ready: Installation) -> None:
+    contacted(ready)
+    nothing_ends(ready, {}, contact_retention_days=-400)
+    end(ready)
+    nothing_ends(ready, {"scope": 1, "contact": 1}, contact_retention_days=-400)
+
+
+def test_the_contact_is_kept_until_an_extended_deadline(ready: Installation) -> None:
+    contacted(ready)
+    request = row(ready)
+    desk.extend(ready.services, request.ref, "dpo", "complexity")
+    ready.drain()
+    within = {"contact_retention_days": -60}  # after the first deadline, before the extended one
+    nothing_ends(ready, {}, **within)
+    write(ready, "UPDATE erasure_requests SET due_at = :then", then=LONG_AGO)
+    nothing_ends(ready, {"contact": 1}, **within)
+    done = retention.run(late(ready, contact_retention_days=-400))
+    assert done.removed == {"contact": 1}
