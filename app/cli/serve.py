@@ -1,5 +1,6 @@
 """`lethe serve`: the HTTP service, optionally with a worker beside it."""
 
+import ctypes
 import gc
 import json
 import os
@@ -8,6 +9,7 @@ import socket
 import subprocess
 import sys
 import threading
+from contextlib import suppress
 from pathlib import Path
 from types import FrameType
 from typing import NoReturn
@@ -18,6 +20,7 @@ import click
 # answer of the database, about ten times per batch, and all submissions wait for that thread.
 # Python's default of 5 ms would add up to 50 ms per batch.
 SWITCH_S = 0.0005
+M_ARENA_MAX = -8  # malloc.h of glibc
 
 
 @click.command()
@@ -33,6 +36,7 @@ SWITCH_S = 0.0005
 )
 def serve(host: str, port: int, embedded_worker: bool, ready_file: Path | None) -> None:
     """Serve the API at HOST:PORT, configured by the environment (LETHE_*)."""
+    _share_heaps()
     # Imports create half a million objects and no garbage: collection costs 10% of the start.
     gc.disable()
     import uvicorn
@@ -84,6 +88,17 @@ def serve(host: str, port: int, embedded_worker: bool, ready_file: Path | None) 
             worker.end()
         for worker in workers:
             worker.wait()
+
+
+def _share_heaps() -> None:
+    """Limit glibc to two heaps for all threads, before any thread starts.
+
+    By default each of the 40 threads that serve requests may get a heap of its own, and each
+    keeps its peak of freed memory: the process would grow for hours. docs/benchmarks/soak.md
+    has the figures. Other C libraries have no such limit, and need none.
+    """
+    with suppress(AttributeError):
+        ctypes.CDLL(None).mallopt(M_ARENA_MAX, 2)
 
 
 def _listen(host: str, port: int) -> socket.socket:

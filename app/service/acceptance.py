@@ -122,10 +122,9 @@ def preview(services: Services, signed: SignedBy, wanted: NewRequest) -> Preview
         scope = narrow(wanted.scope, key)
         records = check_scope(session, services.root_secret, model, key, scope)
         config = model.config
-    warnings = _warnings(services, records, scope.model_dump(exclude_none=True), wanted.scope)
     needed = least_records(config, method)
-    if records < needed:
-        warnings.insert(0, TOO_FEW.format(method=method, records=records, needed=needed))
+    found = scope.model_dump(exclude_none=True)
+    warnings = _warnings(services, method, records, needed, found, wanted.scope)
     return Preview(
         model=wanted.model, method=method, records=records, needed=needed, warnings=warnings
     )
@@ -177,7 +176,12 @@ def _accepted(
         due_at=new.due_at,
         receipt=_on_the_wire(receipt),
         warnings=_warnings(
-            services, new.records, new.scope.model_dump(exclude_none=True), asked
+            services,
+            new.method,
+            new.records,
+            new.needed,
+            new.scope.model_dump(exclude_none=True),
+            asked,
         ),
     )
 
@@ -187,8 +191,11 @@ def _repeated(services: Services, request_id: str, asked: Scope) -> Accepted:
     with services.reading() as session:
         request = session.get_one(ErasureRequest, request_id)
         received = session.get(RequestEvent, request.log_index)
-        records = 0 if received is None else received.payload["records"]
-        warnings = _warnings(services, records, request.scope, asked)
+        method, records, needed = request.method, 0, 0
+        if received is not None:
+            method, records = received.payload["method"], received.payload["records"]
+            needed = least_records(session.get_one(Model, request.model_id).config, method)
+        warnings = _warnings(services, method, records, needed, request.scope, asked)
     return Accepted(
         id=request.id,
         ref=request.ref,
@@ -210,11 +217,19 @@ def _on_the_wire(receipt: EntryReceipt) -> Receipt:
 
 
 def _warnings(
-    services: Services, records: int, scope: dict[str, object], asked: Scope
+    services: Services,
+    method: str,
+    records: int,
+    needed: int,
+    scope: dict[str, object],
+    asked: Scope,
 ) -> list[str]:
     """Return the warnings for the requester; the same in each answer to a request."""
-    single = records == 1 and services.settings.batch_min_requests == 1
-    warnings = [ALONE] if single else []
+    warnings = []
+    if records < needed:
+        warnings.append(TOO_FEW.format(method=method, records=records, needed=needed))
+    if records == 1 and services.settings.batch_min_requests == 1:
+        warnings.append(ALONE)
     if scope != asked.model_dump(exclude_none=True):
         warnings.append(NARROWED)
     return warnings

@@ -168,8 +168,9 @@ def submit(
                 preview = service.preview_erasure(model, method=method, **scope)
                 print_preview(preview, as_json)
                 return
-            if method is not None and not allow_escalation:
-                _stop_if_uncertifiable(service, model, method, scope)
+            told = None
+            if not allow_escalation:
+                told = _tell_if_uncertifiable(service, model, method, scope)
             receipt = service.submit_erasure(
                 model,
                 **scope,
@@ -181,7 +182,8 @@ def submit(
         except ProblemError as error:
             raise _naming_records(_naming_the_earlier(error), records) from None
         for warning in receipt.warnings:
-            click.echo(f"warning: {plain(warning)}", err=True)
+            if warning != told:
+                click.echo(f"warning: {plain(warning)}", err=True)
         print_receipt(receipt, as_json, verified=log is not None)
         if watching:
             watch_request(service, receipt.id, timeout, as_json)
@@ -367,13 +369,22 @@ def _read_vkey(path: Path) -> NoteVerifier:
         ) from None
 
 
-def _stop_if_uncertifiable(service: Client, model: str, method: str, scope: _Scope) -> None:
-    """Stop before sending a request whose method cannot be certified for its records."""
+def _tell_if_uncertifiable(
+    service: Client, model: str, method: str | None, scope: _Scope
+) -> str | None:
+    """Stop before sending a request whose method cannot be certified for its records.
+
+    If the method is the model's, the operator chose it: print the warning and return it.
+    """
     try:
         preview = service.preview_erasure(model, method=method, **scope)
     except ProblemError:  # the submission reports its own, and knows idempotency keys
-        return
-    if not preview.certifiable:
-        raise click.ClickException(
-            f"not sent: {plain(preview.warnings[0])} --allow-escalation sends it all the same."
-        )
+        return None
+    if preview.certifiable:
+        return None
+    if method is None:
+        click.echo(f"warning: {plain(preview.warnings[0])}", err=True)
+        return preview.warnings[0]
+    raise click.ClickException(
+        f"not sent: {plain(preview.warnings[0])} --allow-escalation sends it all the same."
+    )

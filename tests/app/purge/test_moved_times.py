@@ -311,7 +311,9 @@ def test_the_contact_is_kept_until_an_extended_deadline(ready: Installation) -> 
     request = row(ready)
     desk.extend(ready.services, request.ref, "dpo", "complexity")
     ready.drain()
-    within = {"contact_retention_days": -60}  # after the first deadline, before the extended one
+    within = {
+        "contact_retention_days": -60
+    }  # after the first deadline, before the extended one
     nothing_ends(ready, {}, **within)
     write(ready, "UPDATE erasure_requests SET due_at = :then", then=LONG_AGO)
     nothing_ends(ready, {"contact": 1}, **within)

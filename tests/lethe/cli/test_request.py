@@ -87,8 +87,17 @@ def test_a_method_that_cannot_be_certified_is_named_before_anything_is_sent(
     ]
     assert not desk.service.requests
     desk.submitted("--method", "puf-special", "--allow-escalation")
-    desk.submitted()  # the model's own method is the operator's choice
-    assert len(desk.service.requests) == 2
+    assert len(desk.service.requests) == 1
+
+
+def test_a_default_method_that_cannot_be_certified_is_named_once_and_sent(desk: Desk) -> None:
+    few = "cannot be certified on 1 record."
+    desk.service.preview = {"records": 1, "needed": 9, "warnings": [few]}
+    desk.service.warnings = [few, "mind"]
+    result = desk.submit("--record", "r1")
+    assert result.exit_code == 0, result.output
+    assert result.stderr.splitlines() == [f"warning: {few}", "warning: mind"]
+    assert len(desk.service.requests) == 1
 
 
 def test_a_preview_sends_nothing(desk: Desk) -> None:
@@ -131,10 +140,10 @@ def test_the_address_of_a_callback_is_in_the_signed_body(desk: Desk) -> None:
 
 
 def test_a_lost_answer_is_asked_for_again(desk: Desk) -> None:
-    desk.service.faults = deque([Lost(handled=True)])
+    desk.service.faults = deque([None, Lost(handled=True)])
     request_id = desk.submitted()
     assert list(desk.service.requests) == [request_id]
-    assert len(desk.service.signed) == 2
+    assert len(desk.service.signed) == 3
 
 
 @pytest.mark.parametrize(
@@ -238,7 +247,7 @@ def test_a_request_is_withdrawn_by_its_key(desk: Desk) -> None:
     result = desk.run("withdraw", request_id, "--key", desk.key)
     assert result.exit_code == 0
     assert "state        withdrawn" in result.stdout
-    assert len(desk.service.signed) == 2
+    assert len(desk.service.signed) == 3
     again = desk.run("withdraw", request_id, "--key", desk.key, "--json")
     assert json.loads(again.stdout)["state"] == "withdrawn"
 
@@ -254,7 +263,7 @@ def test_an_operator_withdraws_with_the_token_alone(
     assert result.exit_code == 0, result.output
     assert "state        withdrawn" in result.stdout
     assert "signature" not in desk.service.seen[-1].headers
-    assert len(desk.service.signed) == 1  # the submission
+    assert len(desk.service.signed) == 2  # the preview and the submission
 
 
 def test_a_receipt_of_another_log_is_refused(desk: Desk) -> None:
@@ -301,7 +310,7 @@ def test_another_refusal_says_nothing_of_the_keyid(desk: Desk) -> None:
 def test_the_earlier_request_is_named_by_its_reference(desk: Desk) -> None:
     said = "an earlier request covers this data: follow that one"
     members = {"ref": "0190-ref\x1b[2J", "request": "0190-capability"}
-    desk.service.faults = deque([problem(409, "already-erased", said, **members)])
+    desk.service.faults = deque([None, problem(409, "already-erased", said, **members)])
     error = desk.submit("--record", "r1").exception
     assert isinstance(error, ProblemError)
     assert error.detail == f"{said} (reference 0190-ref\ufffd[2J)"
@@ -313,7 +322,7 @@ def test_records_of_a_list_are_named_by_their_places(desk: Desk) -> None:
         problem(403, "key-not-entitled", "not theirs", places=places)
         for places in ("2", "2, 9, x", "0", "9")
     ]
-    desk.service.faults = deque(problems)
+    desk.service.faults = deque(one for refusal in problems for one in (None, refusal))
     details = []
     for _ in problems:
         error = desk.submit("--record", "r1", "--record", "r2\x1b").exception

@@ -77,6 +77,11 @@ def test_a_preview_says_that_the_policy_asks_for_more_records(
     assert (found["records"] >= found["needed"]) is certifiable
     named = found["method"] in (found["warnings"] or [""])[0]
     assert named is not certifiable
+    # The receipt says the same, also as the answer to a repeated submission.
+    for _ in range(2):
+        headers = {"Idempotency-Key": "once"}
+        sent = installation.caller.signed("POST", "/v1/requests", body, headers=headers)
+        assert sent.json()["warnings"] == found["warnings"]
 
 
 def test_a_retraining_is_certified_at_once(installation: Installation) -> None:
