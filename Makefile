@@ -7,7 +7,7 @@ STAMPS := .stamps
 # The tests start hundreds of processes: without bytecode each compiles every module again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo federated demo-federated test quick coverage softhsm prometheus chromium test-browser screenshots test-full test-repeats repeats test-capabilities check fmt benchmarks-ridge benchmarks-unlearning benchmarks-soundness benchmarks-families bench bench-check faults soak fuzz flower-check gpu-check demos-check alerts-check attacks-check witness-check red-team site sbom lock clean
+.PHONY: help demo federated demo-federated test quick coverage softhsm prometheus chromium test-browser screenshots test-full test-repeats repeats test-capabilities check fmt benchmarks-ridge benchmarks-unlearning benchmarks-methods benchmarks-soundness benchmarks-families bench bench-check faults soak fuzz flower-check gpu-check demos-check alerts-check attacks-check witness-check red-team site sbom lock clean
 
 demo: $(STAMPS)/demo ## the demonstration: every certificate is verified; options in ARGS
 	$(BIN)/lethe demo $(ARGS)
@@ -126,6 +126,13 @@ benchmarks-ridge: $(STAMPS)/benchmarks $(STAMPS)/federated ## renew the tables a
 # no data; with it, on images too (unlearning: a folder of .npz files; soundness: files).
 benchmarks-unlearning: $(STAMPS)/dev ## renew the tables of PUF and HF-KCU: hours
 	$(BIN)/python -m benchmarks.unlearning --out docs/benchmarks $(if $(DATA),--data $(DATA)) $(ARGS)
+
+# Each page says how to measure its other settings, which need images.
+benchmarks-methods: $(STAMPS)/dev ## renew the figures of PUF and HF-KCU, earned certificates and noisy fine-tuning: hours
+	$(BIN)/python -m benchmarks.puf_figures --setting digits --out docs/benchmarks $(ARGS)
+	$(BIN)/python -m benchmarks.hf_kcu_figure --setting digits --out docs/benchmarks
+	$(BIN)/python -m benchmarks.noisy_finetuning --out docs/benchmarks
+	$(BIN)/python -m benchmarks.earned --seed 0 --seed 1 --seed 2 --out docs/benchmarks
 
 benchmarks-soundness: $(STAMPS)/dev ## renew how often each verifier is fooled: an hour
 	$(BIN)/python -m benchmarks.soundness --out docs/benchmarks $(DATA:%=--data %) $(ARGS)
