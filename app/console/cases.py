@@ -17,6 +17,7 @@ from app.service.decisions import AWAITING
 from app.service.desk import answer, cases, decisions
 from lethe.words.reasons import reason_in, reason_of, remedies_in, remedies_of
 from lethe.words.texts import Language
+from lethe.words.timeline import acts
 
 routes = router()
 DOWNLOAD = "attachment; filename="
@@ -31,6 +32,7 @@ def page(ref: str, request: Request, services: ServicesDep, visitor: SignedIn) -
         request,
         "case.html",
         case=case,
+        acts=acts(dict(item) for item in case.timeline),
         in_words=partial(_in_words, language_of(request)),
         fitting=fitting,
         officers=sorted({*decisions.assignable(services), visitor.name}),
