@@ -186,6 +186,9 @@ def test_what_holds_up_a_fit_is_said_once(
     found = register("gaussian-nb", table(tmp_path), *COLUMNS)
     assert found.exit_code == 0, found.output
     assert found.stderr.count("not fitted yet: numba is not installed\n") == 1
+    begin, end = [line for line in found.stderr.splitlines() if " after " in line]
+    assert begin == "  m: fitting after 0.0 s"
+    assert end.startswith("  m: ready after ")
 
 
 @pytest.mark.parametrize("intercept", ["--intercept", "--no-intercept"])
