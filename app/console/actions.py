@@ -96,7 +96,7 @@ ACTIONS: dict[str, Action] = {
     ),
     "refuse": Action(
         lambda s, ref, by, form: decisions.refuse(s, ref, by.name, _reason(form)),
-        HELD,
+        decisions.REFUSABLE,
         final=True,
         reasons=REFUSALS,
     ),

@@ -5,17 +5,19 @@ from functools import partial
 from fastapi import Request, Response
 
 from app.api.http.deps import ServicesDep
-from app.console.actions import ACTIONS, CONFIRMED
+from app.console.actions import ACTIONS, CONFIRMED, Action
 from app.console.forms import Posted
 from app.console.render import language_of, redirect, render
 from app.console.route import router
 from app.console.session import Deciding, SignedIn
 from app.problems import NotFoundError
+from app.schemas.people import CaseView
 from app.service import requests
 from app.service.decisions import AWAITING
 from app.service.desk import answer, cases, decisions
 from lethe.words.reasons import reason_in, reason_of, remedies_in, remedies_of
 from lethe.words.texts import Language
+from lethe.words.timeline import acts
 
 routes = router()
 DOWNLOAD = "attachment; filename="
@@ -30,6 +32,7 @@ def page(ref: str, request: Request, services: ServicesDep, visitor: SignedIn) -
         request,
         "case.html",
         case=case,
+        acts=acts(dict(item) for item in case.timeline),
         in_words=partial(_in_words, language_of(request)),
         fitting=fitting,
         officers=sorted({*decisions.assignable(services), visitor.name}),
@@ -79,7 +82,18 @@ def confirm(
         is_final=name == "close" or (action is not None and action.final),
         asks_why=action is not None and action.why,
         remedies=remedies_of(language, law) if name in ("refuse", "extend") else None,
+        underway=_underway(case, action) if name in ("refuse", "withdraw") else [],
     )
+
+
+def _underway(case: CaseView, action: Action | None) -> list[str]:
+    """Return the models of a case on which a decision comes too late, or has no effect."""
+    states = () if action is None or action.states is None else action.states
+    return [
+        part.model
+        for part in case.parts
+        if part.outcome == "in progress" and part.state not in states
+    ]
 
 
 @routes.post("/cases/{ref}/contact", operation_id="consoleCaseContact")

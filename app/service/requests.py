@@ -143,10 +143,23 @@ def end_withdrawn(
     if request.state == "withdrawn":  # sent again: the first answer may have been lost
         return None
     job = tx.session.exec(select(Job).where(Job.request_id == request.id)).one()
+    if is_begun(request, job):
+        raise NotWithdrawableError("execution has begun or the request is closed")
+    end_releases(services, tx, request)
+    close(services, tx, request, job, "withdrawn", None, **more)
+    tx.session.flush()
+    return head_of_queue(tx.session, request.model_id)
+
+
+def is_begun(request: ErasureRequest, job: Job) -> bool:
+    """Return whether a worker has begun on a request, or it is closed: nothing stops it."""
     waits = request.state in ("received", "needs-decision", *HELD)
     begun = not waits or job.lease_token != 0
-    if begun and (request.state not in ("awaiting-client", *HELD) or job.stage != PARKED):
-        raise NotWithdrawableError("execution has begun or the request is closed")
+    return begun and (request.state not in ("awaiting-client", *HELD) or job.stage != PARKED)
+
+
+def end_releases(services: Services, tx: Transaction, request: ErasureRequest) -> None:
+    """End what clients were asked for a request, and destroy the answers that came."""
     for release in tx.session.exec(
         select(Release).where(Release.request_id == request.id, Release.state != "done")
     ).all():
@@ -154,9 +167,6 @@ def end_withdrawn(
             services.artifacts.shred(tx.session, release.upload_id)
             release.upload_id = None
         release.state = "done"
-    close(services, tx, request, job, "withdrawn", None, **more)
-    tx.session.flush()
-    return head_of_queue(tx.session, request.model_id)
 
 
 def close(

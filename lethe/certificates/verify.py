@@ -38,12 +38,20 @@ from lethe.log.tree import leaf_hash
 from lethe.records import dataclass
 
 Result = Literal["PASS", "FAIL"]
+Outcome = Literal["authentic", "policy-not-met", "other-files", "not-authentic"]
+FILES = (8, 9)  # the steps that compare the certificate with other files
 
 
 class StepError(CertificateError):
     """A verification step that failed for a reason of its own."""
 
     slug, title = "verification-failed", "The certificate does not verify"
+
+
+class UnmetPolicyError(StepError):
+    """A checkpoint of the log that lacks cosignatures which the verifier requires."""
+
+    slug, title = "witness-policy-not-met", "The certificate does not satisfy the policy"
 
 
 NOT_REACHED, NOT_CHECKED = "not reached", "not checked"
@@ -74,12 +82,23 @@ class Verdict:
 
     PASS means that the certificate is authentic. It may still certify a removal that failed:
     read `statement.predicate.result`. `statement` is None unless PASS, so that nothing
-    unverified is ever shown.
+    unverified is ever shown. unmet: the issuer signed it and the log has it, but its checkpoint
+    lacks required cosignatures.
     """
 
     result: Result
     steps: tuple[Step, ...]
     statement: Statement | None
+    unmet: bool = False
+
+    @property
+    def outcome(self) -> Outcome:
+        """Why it is FAIL: not authentic, or genuine and not what was required of it."""
+        if self.failed is None:
+            return "authentic"
+        if self.unmet:
+            return "policy-not-met"
+        return "other-files" if self.failed.number in FILES else "not-authentic"
 
     @property
     def failed(self) -> Step | None:
@@ -89,7 +108,7 @@ class Verdict:
     def to_json(self) -> dict[str, Any]:
         """Return the JSON form.
 
-        {"result", "steps": [{number, name, checked, passed, detail}]}.
+        {"result", "outcome", "steps": [{number, name, checked, passed, detail}]}.
         """
         steps = [
             {
@@ -101,7 +120,7 @@ class Verdict:
             }
             for step in self.steps
         ]
-        return {"result": self.result, "steps": steps}
+        return {"result": self.result, "outcome": self.outcome, "steps": steps}
 
 
 def verify(
@@ -201,7 +220,7 @@ def verify_certificate(
         None if log_ml_dsa is None else log_keys(log_ml_dsa, ML_DSA_44),
     )
     steps: list[Step] = []
-    failed = False
+    failed = unmet = False
     for number, (name, check) in enumerate(_STEPS, start=1):
         if failed:
             steps.append(Step(number, name, False, NOT_REACHED))
@@ -209,10 +228,10 @@ def verify_certificate(
         try:
             steps.append(Step(number, name, True, check(run)))
         except LetheError as error:
-            failed = True
+            failed, unmet = True, isinstance(error, UnmetPolicyError)
             steps.append(Step(number, name, False, error.detail))
     if failed:
-        return Verdict("FAIL", tuple(steps), None)
+        return Verdict("FAIL", tuple(steps), None, unmet)
     return Verdict("PASS", tuple(steps), run.statement)
 
 
@@ -310,15 +329,17 @@ class _Run:
         signed = sum(key not in own for key in opened.verified)
         if self.policy is not None:
             if not any(map(self.policy.accepts, self.log.verifiers)):
-                raise StepError("the policy lists other logs than this one")
+                raise UnmetPolicyError("the policy lists other logs than this one")
             found = f"{signed} of {known} witnesses of the policy signed"
             if not self.policy.is_met({key.vkey for key in opened.verified}):
-                raise StepError(f"{found}: its quorum is not met")
+                raise UnmetPolicyError(f"{found}: its quorum is not met")
             none = self.policy.quorum == NONE
             met = ", and it requires none" if none else ": its quorum is met"
             return f"{found}{met}{not_verified(opened.unverified)}"
         if signed < self.threshold:
-            raise StepError(f"{signed} witnesses signed, {self.threshold} are required")
+            raise UnmetPolicyError(
+                f"{signed} of {known} witnesses signed, {self.threshold} are required"
+            )
         found = (
             f"{signed} of {known} witnesses signed, {self.threshold} required"
             if self.threshold

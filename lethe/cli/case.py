@@ -207,11 +207,15 @@ def approve(url: str, ref: str, as_json: bool) -> None:
 @_on_ref
 @_reason(REFUSALS)
 def refuse(url: str, ref: str, reason: str, as_json: bool) -> None:
-    """Refuse REF, a case or a request, before it is executed.
+    """Refuse REF, a case or a request, as far as no worker has begun on it.
 
     The person reads the reason and where to complain.
     """
-    _decide(url, ref, "refuse", as_json, reason)
+    shown = _decide(url, ref, "refuse", as_json, reason)
+    left = [part for part in shown["parts"] if part["outcome"] == "in progress"]
+    if left:
+        models = ", ".join(f"{part['model']} ({part['state']})" for part in left)
+        click.echo(plain(f"not refused, and still in progress: {models}"), err=True)
 
 
 @_on_ref
@@ -248,9 +252,14 @@ def assign(url: str, ref: str, to: str, as_json: bool) -> None:
     _decide(url, ref, "assign", as_json, to)
 
 
-def _decide(url: str, ref: str, decision: str, as_json: bool, value: str | None = None) -> None:
+def _decide(
+    url: str, ref: str, decision: str, as_json: bool, value: str | None = None
+) -> Mapping[str, Any]:
+    """Decide on a case or request, print it and return it."""
     with saved.client(url) as operator:
-        print_case(operator.decide_case(ref, decision, value), as_json)
+        found = operator.decide_case(ref, decision, value)
+    print_case(found, as_json)
+    return found
 
 
 @case.command()

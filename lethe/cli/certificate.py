@@ -25,7 +25,13 @@ if TYPE_CHECKING:
     from lethe.words.texts import Language
 
 TIMEOUT_S = 30.0
-FILES = (8, 9)  # the verification steps that need other files
+# Not PASS: a certificate uses that word for the erasure.
+HEADINGS = {
+    "authentic": "AUTHENTIC",
+    "policy-not-met": "POLICY NOT MET",
+    "other-files": "NOT AUTHENTIC with these files",
+    "not-authentic": "NOT AUTHENTIC",
+}
 
 
 class DownloadError(LetheError):
@@ -320,17 +326,17 @@ def _problem(data: bytes) -> str:
 def _print_verdict(name: str, verdict: "Verdict") -> None:
     from lethe.cli.text.certificate import print_statement
 
-    # Not PASS: a certificate uses that word for the erasure.
-    heading = "AUTHENTIC" if verdict.result == "PASS" else "NOT AUTHENTIC"
-    if any(step.number in FILES and not step.passed for step in verdict.steps) and all(
-        step.passed for step in verdict.steps if step.number not in FILES
-    ):
-        heading += " with these files"
-    click.echo(f"{heading}  {plain(name)}")
+    click.echo(f"{HEADINGS[verdict.outcome]}  {plain(name)}")
     width = max(len(step.name) for step in verdict.steps)
     for step in verdict.steps:
         mark = "-" if not step.checked else "pass" if step.passed else "FAIL"
         click.echo(f"  {step.number}  {mark:4}  {step.name:{width}}  {plain(step.detail)}")
+    if verdict.unmet and verdict.failed is not None:
+        click.echo(
+            "\nThe issuer signed the certificate and the log has it, but its checkpoint does "
+            f"not satisfy your witness policy: {plain(verdict.failed.detail)}. It may be older "
+            "than its witnesses."
+        )
     if verdict.statement is not None:
         click.echo("\nThe certificate is authentic. It says:\n")
         print_statement(verdict.statement)

@@ -37,6 +37,13 @@ function textOf(path) {
   return new TextDecoder("utf-8", { fatal: true }).decode(readFileSync(path));
 }
 
+const HEADINGS = {
+  authentic: "AUTHENTIC",
+  "policy-not-met": "POLICY NOT MET",
+  "other-files": "NOT AUTHENTIC with these files",
+  "not-authentic": "NOT AUTHENTIC",
+};
+
 // Replaces characters that a terminal would interpret: a file may fake its own verdict.
 function plain(text) {
   return text.replace(/[\p{C}\p{Zl}\p{Zp}]/gu, "\ufffd");
@@ -72,9 +79,10 @@ async function main() {
     threshold,
   });
   if (values.json) {
-    console.log(JSON.stringify({ result: verdict.result, steps: verdict.steps }));
+    const { result, outcome, steps } = verdict;
+    console.log(JSON.stringify({ result, outcome, steps }));
   } else {
-    console.log(verdict.result === "PASS" ? "AUTHENTIC" : "NOT AUTHENTIC");
+    console.log(HEADINGS[verdict.outcome]);
     for (const { number, name, checked, passed, detail } of verdict.steps) {
       console.log(`  ${number}  ${!checked ? "-   " : passed ? "pass" : "FAIL"}  ${name}: ${plain(detail)}`);
     }

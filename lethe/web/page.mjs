@@ -88,9 +88,10 @@ function limits(steps) {
   return list;
 }
 
-function showVerdict({ result, steps, statement }) {
+function showVerdict({ outcome, steps, statement }) {
   const achieved = statement?.predicate.result === "PASS";
-  const word = result !== "PASS" ? "failed" : achieved ? "authentic" : "not_pass";
+  const failed = outcome === "policy-not-met" ? "unmet" : "failed";
+  const word = outcome !== "authentic" ? failed : achieved ? "authentic" : "not_pass";
   const parts = [make("p", say(word), { class: achieved ? "verdict good" : "verdict" })];
   if (statement !== null) {
     parts.push(make("h2", say("says")), facts(statement.predicate));

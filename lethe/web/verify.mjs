@@ -33,6 +33,9 @@ function issuerNamedBy(leaf, { payload, signature }) {
   return spki !== null && equal(leafOf(payload, signature, spki), leaf) ? spki : null;
 }
 
+// A checkpoint of the log that lacks cosignatures which the verifier requires.
+class UnmetPolicy extends Refused {}
+
 const STEPS = [
   ["bundle parses", (run) => {
     run.parsed = parseBundle(run.bundle);
@@ -118,17 +121,19 @@ const STEPS = [
     const signed = opened.verified.filter((key) => !own.includes(key)).length;
     if (policy !== null) {
       if (policy.logs.length && !policy.logs.some((one) => logs.some(({ key }) => equal(one.logId, key.logId)))) {
-        throw new Refused("the policy lists other logs than this one");
+        throw new UnmetPolicy("the policy lists other logs than this one");
       }
       const counted = `${signed} of ${witnesses.length} witnesses of the policy signed`;
       if (!isMet(policy, opened.verified)) {
-        throw new Refused(`${counted}: its quorum is not met`);
+        throw new UnmetPolicy(`${counted}: its quorum is not met`);
       }
       const quorum = policy.quorum === "none" ? ", and it requires none" : ": its quorum is met";
       return `${counted}${quorum}${notVerified(opened.unverified)}`;
     }
     if (signed < threshold) {
-      throw new Refused(`${signed} witnesses signed, ${threshold} are required`);
+      throw new UnmetPolicy(
+        `${signed} of ${witnesses.length} witnesses signed, ${threshold} are required`,
+      );
     }
     const found = threshold
       ? `${signed} of ${witnesses.length} witnesses signed, ${threshold} required`
@@ -220,18 +225,18 @@ function parseMlDsaVkey(vkey, { name }) {
 //
 // options: issuerKeyid, the issuer's required key name; model and evidence, the bytes of the
 // files that it should be about; threshold, how many witnesses must have signed. Returns
-// {result, steps: [{number, name, checked, passed, detail}], statement}. PASS means that the file is
-// authentic: `statement.predicate.result` says whether the erasure passed. The statement is
-// null unless PASS. Throws Unsupported where the browser cannot check a signature.
+// {result, outcome, steps: [{number, name, checked, passed, detail}], statement}. PASS means that the
+// file is authentic: `statement.predicate.result` says whether the erasure passed. outcome:
+// authentic, policy-not-met, other-files or not-authentic. The statement is null unless PASS. Throws Unsupported where the browser cannot check a signature.
 export async function verify(bundle, keys, options = {}) {
   const { issuerKeyid = null, model = null, evidence = null, threshold = 0 } = options;
   const run = { bundle, issuerKeyid, model, evidence, threshold, ...keys };
   const steps = [];
-  let failed = false;
+  let failed = null;
   for (const [at, [name, check]] of STEPS.entries()) {
     const step = { number: at + 1, name, checked: false, passed: false, detail: "not reached" };
     steps.push(step);
-    if (failed) continue;
+    if (failed !== null) continue;
     try {
       step.detail = await check(run);
       step.checked = !step.detail.startsWith("not checked");
@@ -240,10 +245,11 @@ export async function verify(bundle, keys, options = {}) {
       if (!(error instanceof Refused)) throw error;
       step.detail = error.message;
       step.checked = true;
-      failed = true;
+      const files = step.number === 8 || step.number === 9;
+      failed = error instanceof UnmetPolicy ? "policy-not-met" : files ? "other-files" : "not-authentic";
     }
   }
-  return failed
-    ? { result: "FAIL", steps, statement: null }
-    : { result: "PASS", steps, statement: run.statement.json };
+  return failed !== null
+    ? { result: "FAIL", outcome: failed, steps, statement: null }
+    : { result: "PASS", outcome: "authentic", steps, statement: run.statement.json };
 }

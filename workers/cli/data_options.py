@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from lethe.cli.text.waiting import on_terminal
+from lethe.cli.text.waiting import Passing, on_terminal
 
 if TYPE_CHECKING:
     from workers.data.opening import OpenedData, Progress
@@ -232,12 +232,12 @@ def read_raw(data: Path, options: Mapping[str, Any], text: str | None) -> "Raw":
 
 @contextmanager
 def reading(label: str) -> Iterator["Progress"]:
-    """Yield a function that moves a progress bar on a terminal, and does nothing elsewhere.
+    """Yield a function that moves a progress bar on a terminal; a file gets a line at times.
 
     The bar is full when the total is reached; with an unknown total it only counts.
     """
     if not on_terminal():
-        yield lambda done, total: None
+        yield Passing(label).tell
         return
     with click.progressbar(length=1000, label=label, file=sys.stderr) as bar:
 

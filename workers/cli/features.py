@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from lethe.cli.text.waiting import working
 from workers.cli.data_options import DATA, read_raw, table_options
 
 # As in workers.data.extractors.registry, which would load numerical libraries early.
@@ -98,7 +99,8 @@ def extract(
         )
         if opened.kind != raw.kind:
             raise RefusedError(f"{extractor} reads {opened.kind}: the file holds {raw.kind}")
-        found = opened.extract(raw.inputs)
+        with working("extracting features"):
+            found = opened.extract(raw.inputs)
         description = format_description(opened, found.shape[1])
         with out.open("wb") as file:
             np.savez(

@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from lethe.cli.text.waiting import working
 from workers.judge.recheck.files import PINNED
 from workers.judge.recheck.lines import MEANING, Recheck
 
@@ -63,7 +64,8 @@ def recheck(
         None if policy is None else _digest(policy),
         None if registration is None else _registration(registration),
     )
-    found = compute(said, given)
+    with working("computing the verdict again"):
+        found = compute(said, given)
     if as_json:
         click.echo(json.dumps(found.to_json()))
     else:

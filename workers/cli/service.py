@@ -12,7 +12,7 @@ from click.decorators import FC
 
 from lethe.cli.options import plain
 from lethe.cli.saved import token_for
-from lethe.cli.text.waiting import Waiting, on_terminal
+from lethe.cli.text.waiting import Passing, Waiting, on_terminal
 
 if TYPE_CHECKING:
     from lethe.client import Client
@@ -25,7 +25,7 @@ def connect(url: str) -> "Client":
     """Return a client with the operator's token, LETHE_TOKEN or that of `lethe login`."""
     from lethe.client import Client
 
-    sending = Sending() if on_terminal() else None
+    sending = Sending() if on_terminal() else Passing("sending").tell
     return Client(url, token=token_for(url), on_sent=sending)
 
 
@@ -100,7 +100,7 @@ def wait_until_ready(
     from lethe.client.answers import parse_progress
 
     deadline = time.monotonic() + seconds
-    told: str | None = None
+    told, begun = "", False
     with Waiting(ref) as waiting:
         while _is_made(state := operator.model(ref)):
             if time.monotonic() > deadline:
@@ -109,10 +109,11 @@ def wait_until_ready(
                 waiting.clear()
                 click.echo(plain(f"not fitted yet: {stalls}"), err=True)
                 told = stalls
-            progress = parse_progress(state)
-            if progress is not None or waiting.live:
-                waiting.tell(state["state"], progress)
+            waiting.tell("fitting", parse_progress(state))
+            begun = True
             time.sleep(0.2)
+        if begun and not waiting.live:
+            waiting.tell(state["state"])
     if state["state"] == "quarantined":
         raise click.ClickException(plain(str(state["failure"])))
     if state["state"] != "ready":

@@ -12,11 +12,13 @@ from lethe.identity import HELD_OUT
 from workers.data.federation import counted
 from workers.data.identities import rows_to_send, to_send
 from workers.data.images import LabelledImages, SegmentedImages
+from workers.data.opening import some
 from workers.data.owners import dealt_names
 from workers.data.partition import dirichlet
 from workers.errors import RefusedError
 from workers.judge.policy.document import to_document
 from workers.judge.policy.policy import Policy, default
+from workers.libraries import require
 
 PIXELS = "res-unet"  # as in app.api.models: the network whose labels are masks
 DENSE = ("logistic", "mlp")  # networks that take features, not images
@@ -48,7 +50,9 @@ class NetworkOptions:
 class NetworkRegistration:
     """A registration: manifest and rows, with the id and the client of each row.
 
-    held_out: the number of rows sent for measuring versions.
+    held_out: the number of rows sent for measuring versions. inputs (h, ...), labels (h, ...):
+    the rows that the data hold out, as the network takes them. lines: which columns and rows
+    of the data are used, for people.
     """
 
     manifest: dict[str, Any]
@@ -56,13 +60,63 @@ class NetworkRegistration:
     records: list[str]
     clients: list[str]
     held_out: int = 0
+    inputs: NDArray[Any] | None = None
+    labels: NDArray[Any] | None = None
+    lines: tuple[str, ...] = ()
 
     def summary(self) -> str:
         """Return a description of what is sent, for people."""
-        sent = f"; {counted(self.held_out, 'held-out row')} sent too, sealed: every version is "
-        return counted(len(self.records), "record") + (
-            f"{sent}measured on them" if self.held_out else ""
-        )
+        records, clients = len(self.records), len(set(self.clients))
+        found = f"{counted(records, 'record')} of {counted(clients, 'client')}"
+        if not self.held_out:
+            return found
+        sent = counted(self.held_out, "held-out row")
+        return f"{found}; {sent} sent too, sealed: every version is measured on them"
+
+
+def predicted(file: bytes, inputs: NDArray[Any]) -> NDArray[Any]:
+    """Return the classes that a network's file predicts for inputs, for masks of each pixel.
+
+    Raises RefusedError: torch is not installed, or the file is no network's.
+    """
+    require("torch", "torch")
+    from workers.training.fedavg.client.data import tensors_of
+    from workers.training.fedavg.evaluate import logits_of
+    from workers.training.networks.weights import decode_weights
+
+    network, weights = decode_weights(file)
+    if inputs.dtype != np.uint8 or inputs.ndim == 2:
+        inputs = inputs.astype(np.float32)  # as the service stores them
+    found: NDArray[Any] = logits_of(network, weights, tensors_of(inputs)).argmax(1).numpy()
+    return found
+
+
+def with_report(
+    found: NetworkRegistration,
+    lines: Sequence[str],
+    *,
+    left_out: int = 0,
+    inputs: NDArray[Any] | None = None,
+    labels: NDArray[Any] | None = None,
+) -> NetworkRegistration:
+    """Return a registration with what is told of its data, and the rows that these hold out.
+
+    lines: of a table; for other data empty. left_out: rows of clients that are not chosen.
+    inputs, labels: of the rows that the data hold out.
+    """
+    held_out = 0 if inputs is None else len(inputs)
+    if not lines:
+        rows = len(found.records) + held_out + left_out
+        shape = " x ".join(map(str, found.manifest["input_shape"]))
+        classes = found.manifest["classes"]
+        lines = [
+            f"{counted(rows, 'row')} of {shape} numbers",
+            f"label: {len(classes):,} classes, {some(classes)}",
+            f"held out: {counted(held_out, 'row')} (by the data)",
+        ]
+    if left_out:
+        lines = [*lines, f"left out: {counted(left_out, 'row')} of clients not chosen"]
+    return replace(found, lines=tuple(lines), inputs=inputs, labels=labels)
 
 
 def deal_out(images: LabelledImages, clients: int, alpha: float, seed: int) -> NDArray[np.str_]:
@@ -89,6 +143,14 @@ def prepare_network(
     learned = learned_rows(images)
     owned = replace(images, clients=clients.astype(np.str_))
     return prepare_images(owned, learned, clients[learned], ref=ref, options=options)
+
+
+def held_out_images(
+    images: LabelledImages, network: str
+) -> tuple[NDArray[Any], NDArray[np.int64]]:
+    """Return inputs and labels of the rows that the data set holds out."""
+    held = images.is_test
+    return _inputs(images.images[held], network), images.labels[held].astype(np.int64)
 
 
 def learned_rows(images: LabelledImages) -> NDArray[np.int64]:

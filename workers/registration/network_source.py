@@ -2,7 +2,7 @@
 
 import zipfile
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
@@ -21,11 +21,13 @@ from workers.errors import DatasetError, RefusedError
 from workers.registration.network import (
     NetworkOptions,
     NetworkRegistration,
+    held_out_images,
     learned_rows,
     pack,
     prepare_images,
     prepare_masks,
     unowned,
+    with_report,
 )
 
 if TYPE_CHECKING:
@@ -78,7 +80,10 @@ def prepare(source: Source, *, ref: str, options: NetworkOptions) -> NetworkRegi
     learned = learned_rows(images)
     found = None if images.clients is None else images.clients[learned]
     kept, clients = assign(found, images.labels[learned], source.owners)
-    return prepare_images(images, learned[kept], clients, ref=ref, options=options)
+    made = prepare_images(images, learned[kept], clients, ref=ref, options=options)
+    inputs, labels = held_out_images(images, options.network)
+    left_out = len(learned) - len(kept)
+    return with_report(made, (), left_out=left_out, inputs=inputs, labels=labels)
 
 
 def prepare_rows(source: Source, *, ref: str, options: NetworkOptions) -> NetworkRegistration:
@@ -112,7 +117,7 @@ def prepare_rows(source: Source, *, ref: str, options: NetworkOptions) -> Networ
     classes = source.classes or numbered(arrays["labels"].astype(np.int64))
     if names is not None and not source.classes:
         classes = tuple(str(name) for name in names.tolist())
-    return _pack_rows(source, arrays, found, list(classes), ref, options)
+    return _pack_rows(source, arrays, found, list(classes), ref, options, ())
 
 
 def _pack_rows(
@@ -122,8 +127,12 @@ def _pack_rows(
     classes: list[str],
     ref: str,
     options: NetworkOptions,
+    lines: Sequence[str],
 ) -> NetworkRegistration:
-    """Pack the rows of selected clients; `arrays` may lack clients and is_test (n,)."""
+    """Pack the rows of selected clients; `arrays` may lack clients and is_test (n,).
+
+    lines: what is told of a table.
+    """
     held = arrays.pop("is_test", np.zeros(len(arrays["inputs"]), np.bool_))
     if held.all():
         raise RefusedError("the data hold every row out: there is nothing to train on")
@@ -147,7 +156,10 @@ def _pack_rows(
         learned = {name: array[kept] for name, array in learned.items()}
     learned["clients"] = clients
     learned |= {**of_held_out, **evaluation}
-    return pack(learned, classes, ref=ref, options=options)
+    made = pack(learned, classes, ref=ref, options=options)
+    inputs, labels = arrays["inputs"][held], arrays["labels"][held].astype(np.int64)
+    left_out = len(held) - len(inputs) - len(kept)
+    return with_report(made, lines, left_out=left_out, inputs=inputs, labels=labels)
 
 
 def _form(source: Source) -> Format:
@@ -190,7 +202,8 @@ def _table(source: Source, ref: str, options: NetworkOptions) -> NetworkRegistra
     if source.owners.deal is None or (roles is not None and roles.client is not None):
         arrays["clients"] = rows.clients
     arrays["is_test"] = rows.is_test
-    return _pack_rows(source, arrays, rows.identities, list(rows.label_names), ref, options)
+    names, lines = list(rows.label_names), opened.taken.lines()
+    return _pack_rows(source, arrays, rows.identities, names, ref, options, lines)
 
 
 def _masks(source: Source, ref: str, options: NetworkOptions) -> NetworkRegistration:
@@ -207,7 +220,8 @@ def _masks(source: Source, ref: str, options: NetworkOptions) -> NetworkRegistra
     values = source.mask_values or None
     images = load_masks(source.path, len(source.classes), values=values)
     kept, clients = assign(images.clients, images.masks, source.owners)
-    return prepare_masks(images, kept, clients, source.classes, ref=ref, options=options)
+    made = prepare_masks(images, kept, clients, source.classes, ref=ref, options=options)
+    return with_report(made, (), left_out=len(images.images) - len(kept))
 
 
 def _names(path: Path) -> list[str]:

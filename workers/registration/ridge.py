@@ -12,10 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lethe.identity import HELD_OUT
+from workers.arrays import Rows
 from workers.data.extractors.base import Extractor
 from workers.data.federation import Federation, counted
 from workers.data.identities import rows_to_send, sent_of_held_out, to_send
 from workers.errors import RefusedError
+from workers.methods.ridge.base import RidgeConfig, method_named
+from workers.methods.ridge.statistics.gram import accumulate
 from workers.methods.ridge.statistics.quantiser import calibrate
 
 DEFAULT_PENALTY = 1.0  # fixed beforehand: choosing it by fitting would depend on every row
@@ -66,7 +69,8 @@ def prepare(
     If the rows stay with clients (`data` statistics or masked), only the manifest is sent, and
     held-out rows if `send_held_out` is set.
 
-    Raises RefusedError if the federation has no held-out rows, or the features are unusable.
+    Raises RefusedError if the federation has no held-out rows, or the features are unusable;
+    PenaltyError, naming one that suffices, if the service would refuse to fit the rows.
     """
     held_out = federation.is_test
     if not held_out.any():
@@ -92,6 +96,13 @@ def prepare(
         evaluation = rows_to_send(features, labels, everyone, held_out)
     sent = {**to_send(federation.identities, federation.records, held_out), **evaluation}
     if data == "rows":
+        rows = Rows(
+            quantiser.quantise(features[train])[0], federation.labels[train].astype(np.int64)
+        )
+        shape = features.shape[1], len(federation.label_names)
+        statistics = accumulate([rows], *shape, bits=bits)
+        config = RidgeConfig(*shape, quantiser.exponents, bits, penalty)
+        method_named(method).check_penalty(config, statistics)
         sent |= {
             "features": features[train],
             "labels": federation.labels[train].astype(np.int64),

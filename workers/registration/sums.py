@@ -23,10 +23,12 @@ def prepare_sums(
 
     Raises DatasetError: a feature or a label is missing, negative or too large for the
     estimator, or a weight is too large or too small. The message names the column.
+    RefusedError: the penalty is too small for these rows; the message names one that suffices.
     """
     _check_features(rows, options)
     if weight is not None and rows.weights is not None:
         rows = replace(rows, weights=rounded(weight, rows.weights))
+    _check_alpha(rows, options)
     manifest = {
         "family": "sums",
         "ref": ref,
@@ -82,6 +84,28 @@ def _check_features(rows: RecipeRows, options: Mapping[str, Any]) -> None:
             f"label: is beyond {limit:g} in a row: rescale it by a factor that no row decided, "
             "or give a larger --target-exponent"
         )
+
+
+def _check_alpha(rows: RecipeRows, options: Mapping[str, Any]) -> None:
+    """Sum the rows to be sent as the service does, and refuse what it would refuse then."""
+    from lethe.estimators.errors import EstimatorInputError
+    from lethe.estimators.sums.config import RIDGE, SumsConfig
+    from lethe.estimators.sums.sealed import of_nothing
+
+    if options["estimator"] not in RIDGE:
+        return
+    kept = ~rows.is_test
+    weights = np.ones(len(kept)) if rows.weights is None else rows.weights
+    given = {name: value for name, value in options.items() if name != "estimator"}
+    columns, classes = rows.features.shape[1], len(rows.classes)
+    try:
+        config = SumsConfig(
+            kind=options["estimator"], columns=columns, classes=classes, **given
+        )
+        coded = config.coded(rows.features[kept], rows.labels[kept], weights[kept])
+        of_nothing(config).changed(coded, 1).check_solvable()
+    except EstimatorInputError as error:
+        raise RefusedError(str(error)) from None
 
 
 def rounded(name: str, weights: NDArray[np.float64]) -> NDArray[np.float64]:

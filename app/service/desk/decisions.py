@@ -44,7 +44,14 @@ from app.service.access.roles import DECIDING
 from app.service.context import Services
 from app.service.deadlines import due_at, zone_of
 from app.service.queue import head_of_queue
-from app.service.requests import close, end_withdrawn, find, view
+from app.service.requests import (
+    close,
+    end_releases,
+    end_withdrawn,
+    find,
+    is_begun,
+    view,
+)
 from app.service.review import (
     ASSIGNED,
     AWAITING_REVIEW,
@@ -59,6 +66,7 @@ from lethe.catalogue import COMPLAINT, EXTENSIONS, PAUSES, REFUSALS
 from lethe.log.entries import CommitmentError, EntryError
 from models import BearerToken, Case, ErasureRequest, Job, Model, RequestEvent
 
+REFUSABLE = (*HELD, "received", "awaiting-client")  # as long as no worker has begun
 UNLIKE = "the database and the log disagree on the request: run `lethe log fsck`"
 
 
@@ -124,18 +132,20 @@ def approve(services: Services, ref: str, operator: str) -> None:
 
 
 def refuse(services: Services, ref: str, operator: str, reason: str) -> None:
-    """Refuse requests that are not executed yet; the entry carries the notice of remedies.
+    """Refuse the requests that no worker has begun; the entry carries the notice of remedies.
 
-    Raises ConflictError: it is not held, or the regulation knows no such reason.
+    Raises ConflictError: a worker has begun all of it, or the regulation knows no such reason.
     """
 
     def act(tx: Transaction, found: _Open) -> None:
         request = found.request
         text = _reason(REFUSALS, request, reason)
         notice = COMPLAINT[request.regulation]
+        end_releases(services, tx, request)
         close(services, tx, request, found.job, "refused", text, by=operator, notice=notice)
 
-    _act(services, ref, HELD, "waits for review, cools off or is paused", act)
+    needed = "can be refused any more: a worker has begun, or it is closed"
+    _act(services, ref, REFUSABLE, needed, act, unbegun=True)
 
 
 def extend(services: Services, ref: str, operator: str, reason: str) -> None:
@@ -337,9 +347,18 @@ def _reason(
 
 
 def _act(
-    services: Services, ref: str, states: Sequence[str] | None, needed: str, act: _Act
+    services: Services,
+    ref: str,
+    states: Sequence[str] | None,
+    needed: str,
+    act: _Act,
+    *,
+    unbegun: bool = False,
 ) -> None:
-    """Act on the requests of a ref that are in one of some states, None for any open one."""
+    """Act on the requests of a ref that are in one of some states, None for any open one.
+
+    unbegun: only on those that no worker has begun.
+    """
 
     def effect(tx: Transaction) -> list[tuple[str, str]]:
         models: dict[int, None] = {}
@@ -347,7 +366,10 @@ def _act(
         for request in requests_of(services, tx.session, ref):
             if request.state in CLOSED or (states is not None and request.state not in states):
                 continue
-            act(tx, _open(services, tx.session, request))
+            found = _open(services, tx.session, request)
+            if unbegun and is_begun(found.request, found.job):
+                continue
+            act(tx, found)
             done += 1
             models[request.model_id] = None
         if not done:

@@ -10,6 +10,7 @@ import click
 from lethe.cli.options import count, plain, print_rows
 from lethe.cli.text.waiting import Waiting
 from lethe.identity import KINDS
+from lethe.words.timeline import acts
 
 if TYPE_CHECKING:
     from lethe.client import Client
@@ -18,6 +19,13 @@ POLL_S = 0.5
 # States of a part of a case that need no human action.
 HELD_OUT_ONLY = "held out only"
 NOTHING_FOUND = "nothing found"
+# Members of a timeline's details whose names are not words.
+DETAILS = {
+    "due_at": "new deadline",
+    "registered_by": "key registered by",
+    "issued_by": "code issued by",
+    "imported_by": "identity imported by",
+}
 SETTLED = ("certified", HELD_OUT_ONLY, "erased before", NOTHING_FOUND)
 
 
@@ -77,10 +85,13 @@ def print_case(found: Mapping[str, Any], as_json: bool) -> None:
             only = part["outcome"] == HELD_OUT_ONLY
             index = part["removal_log_index"]
             rows.append(("", count_removed(part["held_out_removed"], index, only=only)))
-    for item in found["timeline"]:
-        text = f"{item['at']}  {item['model']}: {item['event']}, log entry {item['log_index']}"
-        rows.append(("", text))
-        rows.extend(("", f"    {name}: {value}") for name, value in item["detail"].items())
+    for act in acts(found["timeline"]):
+        entries = "log entry" if len(act.entries) == 1 else "log entries"
+        numbers = ", ".join(str(one) for one in act.entries)
+        text = f"{', '.join(act.models)}: {act.item['event']}, {entries} {numbers}"
+        rows.append(("", f"{act.item['at']}  {text}"))
+        for name, value in act.item["detail"].items():
+            rows.append(("", f"    {DETAILS.get(name, name)}: {value}"))
     print_rows(*rows)
 
 

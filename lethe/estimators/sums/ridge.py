@@ -111,17 +111,21 @@ class RidgeSums:
         """
         config, d = self.config, self.config.columns
         whole, n = self.gram.whole(), self.weight
-        for j in range(d if n else 0):
-            own = Fraction(int(whole[j, j]))
-            if config.intercept:
-                own -= Fraction(int(whole[j, d]) ** 2, n)
-            # 4: the entries are rounded too, and the diagonal is scaled by powers of 2.
-            if own * 4 * (d + 1) * (d + 2) > self._penalty() * 2**53:
-                raise EstimatorInputError(
-                    f"alpha: too small beside feature {j} for a float64 solution, also after "
-                    "erasures: choose a larger one, or rescale the feature by a factor that "
-                    "no row decided"
-                )
+        if not n or not d:
+            return
+        diagonal = [Fraction(int(whole[j, j])) for j in range(d)]
+        if config.intercept:
+            diagonal = [diagonal[j] - Fraction(int(whole[j, d]) ** 2, n) for j in range(d)]
+        # 4: the entries are rounded too, and the diagonal is scaled by powers of 2.
+        share = max(diagonal) * 4 * (d + 1) * (d + 2) / (self._penalty() * 2**53)
+        if share > 1:
+            # 1.01: three digits of it still suffice.
+            enough = float(share * Fraction(config.alpha)) * 1.01
+            raise EstimatorInputError(
+                f"alpha: too small beside feature {diagonal.index(max(diagonal))} for a "
+                f"float64 solution, also after erasures: choose at least {enough:.3g}, or "
+                "rescale the feature by a factor that no row decided"
+            )
 
     def _penalty(self) -> Fraction:
         """Return the penalty in units of codes and of steps of weights."""

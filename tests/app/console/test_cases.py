@@ -7,9 +7,9 @@ import re
 
 import pytest
 
-from tests.app.console.conftest import Desk
+from tests.app.console.conftest import Desk, person
 from tests.app.console.reader import read
-from tests.workers.jobs.test_people import ANN, BOB
+from tests.workers.jobs.test_people import ANN, BOB, named
 
 
 def test_the_queue_lists_what_is_open_and_filters(desk: Desk) -> None:
@@ -235,3 +235,20 @@ def test_a_legal_hold_is_on_the_case_and_in_the_queue(desk: Desk) -> None:
         for held in ("true", "false")
     }
     assert rows == {"true": 1, "false": 2}
+
+
+def test_what_was_done_in_several_models_is_one_line_of_the_timeline(desk: Desk) -> None:
+    caller = desk.installation.caller
+    assert caller.register_model(named(), decide="review", ref="second").status_code == 201
+    desk.installation.drain()
+    wanted = {"person": person(BOB), "ticket": "TICKET-9"}
+    answer = caller.operator("POST", "/v1/cases", json=wanted)
+    assert answer.status_code == 201, answer.text
+    case = answer.json()
+    assert len(case["parts"]) == 2
+    page = desk.browser().get(f"/console/cases/{case['ref']}")
+    timeline = page.text[page.text.index("Timeline") :]
+    assert timeline.count("Case opened") == 1
+    assert re.search(r"Case opened\s+second, small", timeline), timeline
+    opened = [one for one in case["timeline"] if one["event"] == "case.opened"]
+    assert {f"/console/log/{one['log_index']}" for one in opened} <= set(page.links)

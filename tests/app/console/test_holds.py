@@ -35,6 +35,7 @@ def test_one_officer_places_it_and_another_releases_it(desk: Desk) -> None:
     assert REASON in read(done).text
     [hold] = stored(desk)
     assert (hold.target, hold.placed_by, hold.reason) == (desk.case, "maria", REASON)
+    assert "</span><br><strong>Under a legal hold</strong>" in maria.http.get("/console").text
 
     release = f"{PAGE}/{hold.id}/release"
     assert release not in maria.get(PAGE).links

@@ -149,3 +149,19 @@ def test_what_a_worker_has_done_is_not_withdrawn(desk: Desk) -> None:
     assert late.status_code == 409
     assert "execution has begun" in read(late).text
     assert logged(desk, "request.withdrawn") == []
+
+
+def test_a_refusal_names_the_models_that_it_does_not_affect(desk: Desk, stuck: str) -> None:
+    address = f"/console/cases/{desk.case}/refuse"
+    (part,) = shown(desk)["parts"]
+    page = desk.browser().get(address)
+    assert (
+        f"Not affected, as it is under way or waits for an operator: {part['model']}"
+        in page.text
+    )
+    (signed, *_) = {
+        one
+        for one in desk.browser().get("/console").links
+        if "/console/cases/" in one and desk.case not in one
+    }
+    assert "Not affected" not in desk.browser().get(f"{signed}/refuse").text

@@ -96,7 +96,7 @@ def test_what_nobody_asked_for_says_so() -> None:
 
 def test_the_wire_form_has_exactly_its_members() -> None:
     wire = CERTIFIED.verify(model=None, evidence=None).to_json()
-    assert wire.keys() == {"result", "steps"}
+    assert wire.keys() == {"result", "outcome", "steps"}
     members = {"number", "name", "checked", "passed", "detail"}
     assert all(step.keys() == members for step in wire["steps"])
     assert all(type(step["passed"]) is bool for step in wire["steps"])
@@ -474,7 +474,9 @@ def test_a_quorum_of_a_policy_passes_and_less_fails_at_step_6() -> None:
     passed = with_policy(cosigned(FIRST, THIRD), TWO_OF_THREE)
     assert passed.result == "PASS"
     assert passed.steps[5].detail == "2 of 3 witnesses of the policy signed: its quorum is met"
-    failed = with_policy(cosigned(SECOND), TWO_OF_THREE).failed
+    unmet = with_policy(cosigned(SECOND), TWO_OF_THREE)
+    assert (unmet.result, unmet.outcome) == ("FAIL", "policy-not-met")
+    failed = unmet.failed
     assert failed is not None
     assert (failed.number, failed.detail) == (
         6,

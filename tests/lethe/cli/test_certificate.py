@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from lethe.log.cosigner import Cosigner
 from tests.lethe.certificates.build import BEFORE, CERTIFICATE_ID, Office, log_signer
 from tests.lethe.cli.certificates import bundle_in, run, verify
 
@@ -38,7 +40,7 @@ def test_unasked_steps_are_marked_as_not_checked(files: Path) -> None:
 
 def test_json_is_the_fixed_form(files: Path) -> None:
     verdict = json.loads(verify(files, *both(files), "--json").output)
-    assert verdict.keys() == {"result", "steps"}
+    assert verdict.keys() == {"result", "outcome", "steps"}
     assert verdict["result"] == "PASS"
     assert [step["number"] for step in verdict["steps"]] == list(range(1, 10))
     assert all(step["passed"] is True for step in verdict["steps"])
@@ -99,6 +101,25 @@ def test_a_required_witness_that_did_not_sign_exits_1(files: Path) -> None:
     witness.write_text(log_signer("witness.example", b"witness").verifier.vkey)
     assert verify(files, "--witness", witness).exit_code == 1
     assert verify(files, "--witness", witness, "--threshold", 0).exit_code == 0
+
+
+def test_a_genuine_certificate_without_cosignatures_is_told_from_a_forged_one(
+    files: Path,
+) -> None:
+    policy, key = files / "policy", Ed25519PrivateKey.from_private_bytes(bytes(32))
+    vkey = Cosigner("witness.example", key).verifier.vkey
+    policy.write_text(f"witness A {vkey}\nquorum A\n")
+    unmet = verify(files, "--policy", policy)
+    assert unmet.exit_code == 1
+    assert unmet.output.startswith("POLICY NOT MET  ")
+    assert "does not satisfy your witness policy: 0 of 1 witnesses" in unmet.output
+    told = json.loads(verify(files, "--policy", policy, "--json").output)
+    assert (told["result"], told["outcome"]) == ("FAIL", "policy-not-met")
+    path = bundle_in(files)
+    path.write_bytes(path.read_bytes().replace(b'"treeSize":"7"', b'"treeSize":"8"'))
+    assert verify(files, "--policy", policy).output.startswith("NOT AUTHENTIC  ")
+    forged = json.loads(verify(files, "--policy", policy, "--json").output)
+    assert (forged["result"], forged["outcome"]) == ("FAIL", "not-authentic")
 
 
 def test_verify_imports_no_http_client_and_nothing_of_the_server(files: Path) -> None:

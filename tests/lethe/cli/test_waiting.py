@@ -1,12 +1,14 @@
 """What somebody who waits is shown: a line rewritten on a terminal, few lines in a file."""
 
 import os
+import re
+import time
 from collections.abc import Callable
 from contextlib import suppress
 
 import pytest
 
-from lethe.cli.text.waiting import SECONDS, Waiting
+from lethe.cli.text.waiting import SECONDS, Passing, Waiting, working
 from lethe.client.answers import Progress
 
 
@@ -56,6 +58,7 @@ def test_a_file_gets_a_line_for_what_changes_and_rarely_one_for_a_round(
         "  one: executing (recovery, 0 of 4 rounds done) after 1.0 s",
         "  one: executing (recovery, 2 of 4 rounds done) after 31.0 s",
         "  one: executing (retraining, 0 of 4 rounds done) after 31.0 s",
+        "  one: executing (retraining, 0 of 4 rounds done) after 61.0 s",
     ]
     assert shown.out == ""
 
@@ -108,3 +111,53 @@ def test_what_a_demonstration_shows_fits_into_eighty_columns(
         waiting.tell("escalated", at("retraining", 10, 12))
     bar = "  | client, 302 records: escalated, retraining [########--] 10/12 rounds, 0 s"
     assert bar in capsys.readouterr().err
+
+
+def test_a_file_gets_a_line_now_and_then_though_nothing_is_known_of_the_progress(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    clock = Clock()
+    with Waiting("one", clock) as waiting:
+        for _ in range(70):
+            waiting.tell("registered")
+            clock.now += 1
+        waiting.tell("ready")
+    assert capsys.readouterr().err.splitlines() == [
+        "  one: registered after 0.0 s",
+        "  one: registered after 30.0 s",
+        "  one: registered after 60.0 s",
+        "  one: ready after 70.0 s",
+    ]
+
+
+def test_a_file_gets_a_line_now_and_then_on_what_is_read_or_sent(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    clock = Clock()
+    passing = Passing("sending", clock)
+    clock.now += 1000  # what went before is not counted
+    for done in range(1, 101):
+        passing.tell(done, 100)
+        clock.now += 0.5
+    passing.tell(1, 100)  # again: a new beginning
+    passing.tell(100, 100)
+    assert capsys.readouterr().err == "  sending: 61 % after 30 s\n"
+    unknown = Passing("reading", clock)
+    unknown.tell(1, 0)
+    clock.now += SECONDS
+    unknown.tell(12_345, 0)
+    assert capsys.readouterr().err == "  reading: 12,345 after 30 s\n"
+
+
+def test_a_long_computation_says_that_it_goes_on_and_that_it_ended(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with working("computing"):
+        pass
+    assert capsys.readouterr().err == ""
+    monkeypatch.setattr("lethe.cli.text.waiting.SHORT", 0.01)
+    with working("computing"):
+        time.sleep(0.5)
+    first, last = capsys.readouterr().err.splitlines()
+    assert first == "  computing: 0 s so far"
+    assert re.fullmatch(r"  computing: done after \d+ s", last)

@@ -40,8 +40,8 @@ const OPERATIONS = {
   }) {
     const keys = await keysOf(log, issuer, witnesses, policy, mlDsa, trustRoot);
     const options = { issuerKeyid, model: bytes(model), evidence: bytes(evidence), threshold };
-    const { result, steps, statement } = await verify(bytes(bundle), keys, options);
-    return { result, steps, statement };
+    const { result, outcome, steps, statement } = await verify(bytes(bundle), keys, options);
+    return { result, outcome, steps, statement };
   },
   async trustRoot({ data }) {
     const { logs, issuers, madeAt } = await parseTrustRoot(bytes(data));

@@ -73,7 +73,7 @@ def verify_both(bundle: bytes, **options: Any) -> Verdict:
         mlDsa=None if (second := options.get("log_ml_dsa")) is None else second.vkey,
         policy=base64(_file_of(options.get("policy"))),
     )
-    assert {name: second[name] for name in ("result", "steps")} == first.to_json()
+    assert {name: second[name] for name in ("result", "outcome", "steps")} == first.to_json()
     assert (second["statement"] is None) == (first.statement is None)
     return first
 

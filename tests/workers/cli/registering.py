@@ -46,6 +46,13 @@ class Service:
     def model(self, ref: str) -> dict[str, Any]:
         return {"state": "ready", "current_version": 1}
 
+    def artifact(self, ref: str, number: int) -> bytes:
+        from workers.training.networks.registry import network
+        from workers.training.networks.weights import encode_weights, initial_weights
+
+        wanted = self.manifest["network"]["id"], self.manifest["network"]["parameters"]
+        return encode_weights(*wanted, initial_weights(network(*wanted), 0))
+
     def owners(self) -> dict[str, list[str]]:
         """Return the records of each client."""
         clients, records = self.rows["clients"], self.rows["records"]

@@ -1,15 +1,17 @@
 """`lethe model register ridge` sends each row's owner, and says how many rows it holds back."""
 
 import io
+import re
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
+from click.testing import CliRunner, Result
 
 from app.uploads.rows import parse_upload
+from lethe.catalogue import RIDGE
 from tests.uploads import Parsed, parsed
 from workers.cli.models import command as model
 
@@ -155,3 +157,27 @@ def test_a_masked_model_is_sent_held_out_rows_alone(
     assert sent["held_out_records"].tolist() == ["r0", "r10", "r20", "r30"]
     assert sent["held_out_features"].shape == (4, 3)
     assert len(sent["held_out_identity_email"]) == 4
+
+
+@pytest.mark.parametrize("method", RIDGE)
+def test_a_penalty_too_small_is_refused_before_rows_are_sent(
+    method: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "rows.npz"
+    features = np.random.default_rng(0).normal(size=(ROWS, 3)) * 1e7
+    clients = np.array([f"c{row % 4}" for row in range(ROWS)])
+    np.savez(path, features=features, labels=np.arange(ROWS) % 2, clients=clients)
+
+    def asked(*words: str) -> Result:
+        fixed = ["register", "ridge", str(path), "--url", "http://x", "--ref", "m"]
+        return CliRunner().invoke(model.model, [*fixed, "--method", method, *words])
+
+    with monkeypatch.context() as patch:
+        patch.setattr("workers.cli.service.connect", lambda url: pytest.fail("rows are sent"))
+        refused = asked()
+    assert refused.exit_code == 1, refused.output
+    advised = re.search(r"use a penalty of at least ([0-9.e+]+)", str(refused.exception))
+    assert advised, refused.exception
+    monkeypatch.setattr("workers.cli.service.connect", lambda url: Service())
+    accepted = asked("--penalty", advised[1].rstrip("."))
+    assert accepted.exit_code == 0, accepted.output

@@ -1,5 +1,6 @@
 """`lethe model register network` from an .npz, with the clients the data have or dealt."""
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -180,3 +181,41 @@ def test_what_the_data_hold_out_is_sent_to_measure_by(tmp_path: Path, service: S
     assert len(service.rows["held_out_identity_email"]) == 2
     np.savez(tmp_path / "rows.npz", **rows)
     assert "no row is held out" in said(register(*words, "--send-holdout"))
+
+
+def test_what_is_used_and_left_out_is_told_with_the_accuracy(
+    tmp_path: Path, service: Service
+) -> None:
+    owners = {
+        "train_clients": np.array(list("aaabbbbccd")),
+        "test_clients": np.array(["d"] * 2),
+    }
+    path = images(tmp_path / "images.npz", **owners)
+    result = register(path, "--at-least", 3, "--network", "logistic")
+    assert result.exit_code == 0, result.exception
+    *lines, ready, accuracy = result.stdout.splitlines()
+    assert lines == [
+        "12 rows of 42 numbers",
+        "label: 3 classes, 0, 1, 2",
+        "held out: 2 rows (by the data)",
+        "left out: 3 rows of clients not chosen",
+        "registered 7 records of 2 clients; training …",
+    ]
+    assert ready == "m is ready at version 1"
+    assert re.fullmatch(r"accuracy on 2 held-out rows: [01]\.[05]00", accuracy)
+    assert register(path).stdout.startswith("12 rows of 1 x 7 x 6 numbers\n")
+
+
+def test_columns_of_a_table_are_told(tmp_path: Path, service: Service) -> None:
+    path = tmp_path / "rows.csv"
+    rows = [f"{row % 2},{row},{row * 2},x" for row in range(12)]
+    path.write_text("\n".join(["kind,f0,f1,note", *rows]) + "\n")
+    words = ["--network", "mlp", "--shape", "hidden=4", "--label", "kind", "--features", "f*"]
+    result = register(path, *words, "--deal", 2, "--holdout", "0.25")
+    assert result.exit_code == 0, result.exception
+    assert result.stdout.startswith(
+        "12 rows, 2 features: f0, f1\nlabel kind: 2 classes, 0, 1\n"
+    )
+    assert "not used: note\n" in result.stdout
+    assert "held out: 3 rows" in result.stdout
+    assert "accuracy on 3 held-out rows: " in result.stdout

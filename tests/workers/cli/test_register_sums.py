@@ -1,6 +1,7 @@
 """`lethe model register sums`: weights, numbers, and scores on held-out rows."""
 
 import io
+import re
 import sys
 from functools import partial
 from pathlib import Path
@@ -185,3 +186,26 @@ def test_what_holds_up_a_fit_is_said_once(
     found = register("gaussian-nb", table(tmp_path), *COLUMNS)
     assert found.exit_code == 0, found.output
     assert found.stderr.count("not fitted yet: numba is not installed\n") == 1
+    begin, end = [line for line in found.stderr.splitlines() if " after " in line]
+    assert begin == "  m: fitting after 0.0 s"
+    assert end.startswith("  m: ready after ")
+
+
+@pytest.mark.parametrize("intercept", ["--intercept", "--no-intercept"])
+def test_a_penalty_too_small_is_refused_before_rows_are_sent(
+    intercept: str, tmp_path: Path, service: Service
+) -> None:
+    path = table(tmp_path, f4=np.arange(150) * 1e7)
+    asked = partial(
+        register, "ridge-classifier", path, *COLUMNS, "--exponent", "0", intercept, "--alpha"
+    )
+    refused = asked("1e-5")
+    assert refused.exit_code == 1, refused.output
+    assert not service.rows
+    advised = re.search(
+        r"beside feature 4 .*: choose at least ([0-9.e+]+),", str(refused.exception)
+    )
+    assert advised, refused.exception
+    accepted = asked(advised[1])
+    assert accepted.exit_code == 0, accepted.output
+    assert service.rows

@@ -191,6 +191,45 @@ def test_a_refusal_needs_a_reason_of_the_law_and_names_the_remedies(
     assert decide(other(reviewed), accepted["ref"], "approve").status_code == 409
 
 
+def test_a_refusal_stops_what_is_queued(reviewed: Installation) -> None:
+    accepted = reviewed.caller.erase_records("r1").json()
+    assert decide(other(reviewed), accepted["ref"], "approve").status_code == 200
+    assert state(reviewed, accepted["id"])["state"] == "received"
+    done = decide(other(reviewed), accepted["ref"], "refuse", reason="legal-claims")
+    assert done.status_code == 200, done.text
+    assert done.json()["parts"][0]["outcome"] == "refused"
+    reviewed.recover()
+    reviewed.drain()
+    assert events(reviewed, accepted["id"]) == ["received", "approved", "refused"]
+    following = reviewed.caller.erase_records("r1").json()  # the claim is released
+    assert decide(other(reviewed), following["ref"], "approve").status_code == 200
+    reviewed.drain()
+    assert state(reviewed, following["id"])["state"] == "certified"
+    reviewed.check()
+
+
+def test_a_refusal_leaves_what_a_worker_has_begun(installation: Installation) -> None:
+    for ref in ("one", "two"):
+        answer = installation.caller.register_model(named(), decide="at-once", ref=ref)
+        assert answer.status_code == 201, answer.text
+    installation.drain()
+    case = opened(installation, ANN).json()
+    begun, queued = case["parts"]
+    values = {"id": begun["request"]}
+    write(installation, "UPDATE jobs SET lease_token = 1 WHERE request_id = :id", values)
+    refused = decide(installation.caller, case["ref"], "refuse", reason="legal-claims")
+    assert refused.status_code == 200, refused.text
+    outcomes = {one["model"]: one["outcome"] for one in refused.json()["parts"]}
+    assert outcomes == {begun["model"]: "in progress", queued["model"]: "refused"}
+    late = decide(installation.caller, case["ref"], "refuse", reason="legal-claims")
+    assert late.status_code == 409
+    assert "a worker has begun" in late.json()["detail"]
+    write(installation, "UPDATE jobs SET lease_token = 0 WHERE request_id = :id", values)
+    installation.drain()
+    assert state(installation, begun["request"])["state"] == "certified"
+    installation.check()
+
+
 @contextmanager
 def later(monkeypatch: pytest.MonkeyPatch, days: int) -> Iterator[None]:
     """Shift the transactions of the block this many days into the future."""

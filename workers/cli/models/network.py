@@ -1,7 +1,7 @@
 """`lethe model register network`: a deep model with its rows, its training and its policy."""
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -10,6 +10,9 @@ from workers.cli import service
 from workers.cli.data_options import reading
 from workers.cli.models.training import check_manifest, read_object, shape_of, training_of
 from workers.cli.network_data import data_options, source_of
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 TRAIN_SECONDS = 24 * 3600
 NETWORKS = ("logistic", "mit-b0", "mlp", "res-unet", "resnet18", "simple-cnn", "vit-lite")
@@ -106,7 +109,25 @@ def network(
             source = source_of(rest, trained["seed"], progress)
             prepared = prepare(source, ref=ref, options=options)
     check_manifest(prepared.manifest)
+    for line in prepared.lines:
+        click.echo(line)
     with service.connect(url) as operator:
         operator.register_model(service.decided(prepared.manifest), prepared.npz)
         click.echo(f"registered {prepared.summary()}; training …")
-        service.wait_until_ready(operator, ref, TRAIN_SECONDS)
+        version = service.wait_until_ready(operator, ref, TRAIN_SECONDS)["current_version"]
+        if prepared.inputs is not None and prepared.labels is not None and len(prepared.inputs):
+            file = operator.artifact(ref, int(version))
+            click.echo(_accuracy(file, prepared.inputs, prepared.labels))
+
+
+def _accuracy(file: bytes, inputs: "NDArray[Any]", labels: "NDArray[Any]") -> str:
+    """Return a version's accuracy on held-out rows as text, or why it is not measured here."""
+    from workers.errors import RefusedError
+    from workers.registration.network import predicted
+
+    try:
+        found = predicted(file, inputs)
+    except RefusedError as error:
+        return f"accuracy is not measured here: {error}"
+    kind = "accuracy" if labels.ndim == 1 else "accuracy of pixels"
+    return f"{kind} on {len(labels):,} held-out rows: {float((found == labels).mean()):.3f}"

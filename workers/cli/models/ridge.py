@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from lethe.catalogue import RIDGE
+from lethe.cli.text.waiting import working
 from workers.cli import service
 from workers.cli.features import extractor_options
 from workers.cli.models.fitting import ABOUT_DATA, registration_options
@@ -121,16 +122,17 @@ def ridge(
             )
         else:
             opened = _named_in(rows_read, digest)
-        prepared = prepare(
-            federation,
-            opened,
-            ref=ref,
-            method=method,
-            bits=bits,
-            penalty=penalty,
-            data=rows,
-            send_held_out=send_holdout,
-        )
+        with working("extracting features"):
+            prepared = prepare(
+                federation,
+                opened,
+                ref=ref,
+                method=method,
+                bits=bits,
+                penalty=penalty,
+                data=rows,
+                send_held_out=send_holdout,
+            )
     manifest = {**prepared.manifest, "verification": {"statistics": verify}}
     if rows == "masked":
         manifest["masked"] = {"contributors": least_contributors, "rows": least_rows}

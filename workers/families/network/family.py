@@ -177,8 +177,8 @@ class NetworkFamily(Family):
     ) -> "NDArray[Any] | None":
         """Return the class with the largest logit, for masks of each pixel."""
         self.check_here()
-        from workers.families.network.data.rows import tensors_of
         from workers.families.network.training import device_of
+        from workers.training.fedavg.client.data import tensors_of
         from workers.training.fedavg.evaluate import logits_of
         from workers.training.networks.weights import decode_weights
 

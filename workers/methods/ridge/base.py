@@ -155,6 +155,9 @@ class Method(Protocol):
     def version(self) -> str:
         """Changes whenever the same input may give another result."""
 
+    def check_penalty(self, config: RidgeConfig, statistics: RidgeStatistics) -> None:
+        """Raise PenaltyError, naming one that suffices, if `learn` would for these sums."""
+
     def learn(self, config: RidgeConfig, state: RidgeState | None, batch: Batch) -> Outcome:
         """Return the state that knows this batch too (`state` None: this batch alone)."""
 

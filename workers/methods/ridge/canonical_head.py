@@ -25,6 +25,7 @@ from workers.methods.ridge.ridge_system import (
     ExactResidual,
     RidgeSystem,
     factorise,
+    not_below,
     sufficient_penalty,
 )
 from workers.methods.ridge.statistics.gram import RidgeStatistics
@@ -239,7 +240,7 @@ def _solve_block(
         terms.append(_step(residual, system, rough, exponent, config))
     raise PenaltyError(
         "refinement does not contract: this penalty is too small beside the Gram matrix; "
-        f"use a penalty of at least {sufficient_penalty(gram, config):.3g}"
+        f"use a penalty of at least {not_below(sufficient_penalty(gram, config))}"
     )
 
 

@@ -33,6 +33,10 @@ class RidgeExact:
     id: str = "ridge-exact"
     version: str = "1"
 
+    def check_penalty(self, config: RidgeConfig, statistics: RidgeStatistics) -> None:
+        """Raise PenaltyError if some later removal could leave a head that cannot be proven."""
+        check_penalty(statistics, config)
+
     def learn(self, config: RidgeConfig, state: RidgeState | None, batch: Batch) -> Outcome:
         """Return the state that knows this batch too (`state` None: this batch alone).
 

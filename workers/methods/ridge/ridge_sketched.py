@@ -125,6 +125,10 @@ class RidgeSketched:
                 "a drift budget lies between 2^-25 and 1, resets every 1 or more"
             )
 
+    def check_penalty(self, config: RidgeConfig, statistics: RidgeStatistics) -> None:
+        """Raise PenaltyError as `Upkeep.check_penalty`."""
+        self._upkeep.check_penalty(statistics, config)
+
     def learn(self, config: RidgeConfig, state: RidgeState | None, batch: Batch) -> Outcome:
         """Return the state that knows this batch too (`state` None: this batch alone).
 

@@ -65,9 +65,10 @@ def factorise(statistics: RidgeStatistics, config: RidgeConfig) -> RidgeSystem:
     factor = _packed(statistics.gram, scales, _scaled_penalty(scales, config))
     factor, info = dpftrf(d, factor, uplo="L", overwrite_a=True)
     if info:
+        enough = not_below(sufficient_penalty(statistics.gram, config))
         raise PenaltyError(
             "the Gram matrix is numerically singular beside this penalty: "
-            f"use a penalty of at least {sufficient_penalty(statistics.gram, config):.3g}"
+            f"use a penalty of at least {enough}"
         )
     return RidgeSystem(scales, factor)
 
@@ -96,7 +97,7 @@ def check_penalty(statistics: RidgeStatistics, config: RidgeConfig) -> None:
     if config.penalty < enough:
         raise PenaltyError(
             "after some deletions this penalty may be too small to prove the head: "
-            f"use a penalty of at least {enough:.3g}"
+            f"use a penalty of at least {not_below(enough)}"
         )
 
 
@@ -111,6 +112,12 @@ def sufficient_penalty(gram: IntMatrix, config: RidgeConfig) -> float:
     # d units at most, the digits kept of it by 2^-44, which is 512 units.
     error = max(config.dimension, 512) * UNIT
     return float(2.0 ** np.ceil(np.log2(8 * error * trace)))
+
+
+def not_below(penalty: float) -> str:
+    """Return a number of three digits that is not below a penalty: 1024 becomes 1.03e+03."""
+    text = f"{penalty:.3g}"
+    return text if float(text) >= penalty else f"{penalty * 1.005:.3g}"
 
 
 def _scaled_penalty(scales: Exponents, config: RidgeConfig) -> Matrix:

@@ -67,6 +67,10 @@ class TrackedMethod(ABC):
     def flops(self, config: RidgeConfig, batch: Batch) -> int:
         """Return the floating-point operations of following a batch."""
 
+    def check_penalty(self, config: RidgeConfig, statistics: RidgeStatistics) -> None:
+        """Raise PenaltyError as `Upkeep.check_penalty`."""
+        self.upkeep.check_penalty(statistics, config)
+
     def learn(self, config: RidgeConfig, state: RidgeState | None, batch: Batch) -> Outcome:
         """Return the state that knows this batch too (`state` None: this batch alone).
 

@@ -18,7 +18,13 @@ from workers.blas_threads import threads_for
 from workers.errors import InfeasibleRemovalError, PenaltyError, RefusedError
 from workers.methods.ridge.base import Outcome, RidgeConfig, RidgeState, UpdateWork
 from workers.methods.ridge.canonical_head import column_bounds, norm_above
-from workers.methods.ridge.ridge_system import ExactResidual, check_penalty, factorise
+from workers.methods.ridge.ridge_system import (
+    ExactResidual,
+    check_penalty,
+    factorise,
+    not_below,
+    sufficient_penalty,
+)
 from workers.methods.ridge.statistics.gram import RidgeStatistics
 from workers.methods.ridge.tracked_inverse import BrokenUpdateError, invert
 
@@ -119,15 +125,16 @@ class Upkeep:
         A refined float64 head is within 2^-52 of W* relatively, which moves the residual by
         that times ‖XᵀX + λI‖ <= ‖XᵀX‖_F + λ at most; removing rows only lowers it.
         """
-        check_penalty(statistics, config)
         norm = _norm(statistics, config)
         room = self.tolerance * 2.0**51 - 1
         if config.penalty * room < norm:
+            enough = max(norm / room * 1.01, sufficient_penalty(statistics.gram, config))
             raise PenaltyError(
                 "this penalty is too small for a float64 head to be proven to the "
-                f"tolerance: use a penalty of at least {norm / room * 1.01:.3g}, or the "
+                f"tolerance: use a penalty of at least {not_below(enough)}, or the "
                 "method ridge-exact"
             )
+        check_penalty(statistics, config)
 
     def planned_reset(self, state: RidgeState) -> str:
         """Return why the next update of `state` must be a reset, or "none"."""

@@ -12,6 +12,7 @@ from workers.methods.ridge.ridge_system import (
     check_penalty,
     column_scales,
     factorise,
+    not_below,
     solve_float,
 )
 from workers.methods.ridge.statistics.gram import accumulate
@@ -72,3 +73,9 @@ def test_a_checked_penalty_stands_every_removal(seed: int) -> None:
         retained = oracle.only(rows, order.tolist())
         got = canonical_head(accumulate([retained], d, 2), enough)
         assert got.head.tobytes() == oracle.head_of(oracle.solve(retained, enough)).tobytes()
+
+
+@pytest.mark.parametrize("exponent", range(-40, 60))
+def test_a_penalty_in_three_digits_is_not_below_it(exponent: int) -> None:
+    penalty = 2.0**exponent
+    assert penalty <= float(not_below(penalty)) <= penalty * 1.02

@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 import numpy as np
 import torch
@@ -26,7 +26,7 @@ from workers.jobs.model import versions
 from workers.jobs.model.logged import open_received
 from workers.jobs.update import Owner
 from workers.training.fedavg.base import ClientData, check_data
-from workers.training.fedavg.client.data import image_data
+from workers.training.fedavg.client.data import tensors_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,14 +123,6 @@ def client_of(blocks: Sequence[InputBlock], config: NetworkConfig) -> ClientRows
     check_data(config.network, data)
     held = np.array([config.is_held_out(record) for record in records], dtype=np.bool_)
     return ClientRows(records, data, held)
-
-
-def tensors_of(inputs: NDArray[Any]) -> torch.Tensor:
-    """Return inputs (n, *shape) as a network takes them: pixels of planes scaled to -1…1."""
-    if inputs.dtype == np.uint8:
-        none = np.zeros(len(inputs), np.int64)
-        return image_data(inputs.transpose(0, 2, 3, 1), none).inputs
-    return torch.from_numpy(np.ascontiguousarray(inputs))
 
 
 def _tensors(block: InputBlock) -> ClientData:

@@ -40,6 +40,14 @@ def image_data(
     return ClientData(torch.from_numpy(planes), torch.from_numpy(targets.astype(np.int64)))
 
 
+def tensors_of(inputs: NDArray[Any]) -> torch.Tensor:
+    """Return inputs (n, *shape) as a network takes them: pixels of planes scaled to -1…1."""
+    if inputs.dtype == np.uint8:
+        none = np.zeros(len(inputs), np.int64)
+        return image_data(inputs.transpose(0, 2, 3, 1), none).inputs
+    return torch.from_numpy(np.ascontiguousarray(inputs))
+
+
 def split(data: ClientData, owners: NDArray[Any]) -> dict[str, ClientData]:
     """Return each owner's rows, in their order, by str(owner), sorted.
 
