@@ -65,9 +65,6 @@ def register(
         policy = {"policy": hashlib.sha256(spelling).hexdigest()}
         if "canary" in pinned["config"]:
             policy["canary"] = digest_of(pinned["config"]["canary"])
-    silos: dict[str, str] = {}
-    if isinstance(wanted, NewNetwork):
-        silos = silo_keys.registered(services.settings, services.ledger)
     tombstone_key = services.root_secret.seal(
         secrets.token_bytes(32), aad=f"tombstone|{wanted.ref}".encode()
     )
@@ -98,6 +95,10 @@ def register(
         noise = noise_commitment(services.root_secret, model)
         new = None if upload is None else contributions.named(services, model, upload)
         sent_rows = {} if new is None else {UPLOAD: new.tag}
+        silos: dict[str, str] = {}
+        if isinstance(wanted, NewNetwork):
+            # Under the log's lock: a key that is revoked meanwhile must not be named again.
+            silos = silo_keys.registered(services.settings, services.ledger)
         digests = {"config": digest, **policy, **noise, **silos, **sent_rows}
         index = record_model_event(tx, wanted.ref, "model.registered", digests)
         if rows is not None:

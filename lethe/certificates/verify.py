@@ -191,8 +191,9 @@ def verify_certificate(
     certificate's position in the log, proven in step 5, decides which key may have signed.
     `issuer_keyid` also pins the name of the issuer's key. `model` is the artifact that the
     certificate should be about, `evidence` its evidence file. At least `threshold` of
-    `witnesses` must have signed the checkpoint, or instead the quorum of `policy`, which must
-    list the log if it lists any. Signature lines of other keys are ignored, as the note format
+    `witnesses` must have signed the checkpoint, where keys of one name are one witness, or
+    instead the quorum of `policy`; if it lists logs, one of these keys must have signed it too.
+    Signature lines of other keys are ignored, as the note format
     demands, and step 6 names them: a change in them goes undetected.
 
     With `log_ml_dsa` the log must also have signed the checkpoint with this ML-DSA-44 key, or
@@ -203,8 +204,9 @@ def verify_certificate(
     Raises ValueError: the threshold is not between 0 and the number of witnesses, or both
     witnesses and a policy are given; OSError: the model file cannot be read.
     """
-    if not 0 <= threshold <= len(witnesses):
-        raise ValueError(f"{threshold} of {len(witnesses)} witnesses cannot be required")
+    known = len({key.name for key in witnesses})
+    if not 0 <= threshold <= known:
+        raise ValueError(f"{threshold} of {known} witnesses cannot be required")
     if policy is not None and witnesses:
         raise ValueError("a policy names its witnesses: give no others")
     run = _Run(
@@ -325,17 +327,23 @@ class _Run:
         lines = [(key.name, key.key_id) for key in opened.verified]
         if len(set(lines)) != len(lines):
             raise StepError("a key signed the checkpoint twice")
-        known = len(self.witnesses)
-        signed = sum(key not in own for key in opened.verified)
         if self.policy is not None:
-            if not any(map(self.policy.accepts, self.log.verifiers)):
+            known, signed = len(self.witnesses), sum(key not in own for key in opened.verified)
+            if not any(map(self.policy.accepts, own)):
                 raise UnmetPolicyError("the policy lists other logs than this one")
+            if not any(self.policy.accepts(key) for key in opened.verified if key in own):
+                raise UnmetPolicyError(
+                    "no key of the log that the policy lists signed the checkpoint"
+                )
             found = f"{signed} of {known} witnesses of the policy signed"
             if not self.policy.is_met({key.vkey for key in opened.verified}):
                 raise UnmetPolicyError(f"{found}: its quorum is not met")
             none = self.policy.quorum == NONE
             met = ", and it requires none" if none else ": its quorum is met"
             return f"{found}{met}{not_verified(opened.unverified)}"
+        # A witness may sign with several keys, and counts once.
+        known = len({key.name for key in self.witnesses})
+        signed = len({key.name for key in opened.verified if key not in own})
         if signed < self.threshold:
             raise UnmetPolicyError(
                 f"{signed} of {known} witnesses signed, {self.threshold} are required"

@@ -58,7 +58,7 @@ def certificate() -> None:
 @click.option(
     "--threshold",
     type=click.IntRange(min=0),
-    help="Minimum number of witnesses that signed. Default: all.",
+    help="Minimum number of witnesses, by their names, that signed. Default: all.",
 )
 @click.option("--log-mldsa-key", type=FILE, help="The log's ML-DSA-44 key, required too.")
 @click.option("--policy", type=FILE, help="A witness policy: its quorum must have signed.")
@@ -97,9 +97,11 @@ def verify(
         second = read_ml_dsa_key(log_mldsa_key, log.name)
         if root is not None and root.ml_dsa is not None:
             second = root.ml_dsa
-    required = len(witness) if threshold is None else threshold
-    if required > len(witness):
-        raise click.UsageError("--threshold is above the number of --witness keys")
+    witnesses = [read_witness_key(path) for path in witness]
+    known = len({key.name for key in witnesses})
+    required = known if threshold is None else threshold
+    if required > known:
+        raise click.UsageError("--threshold is above the number of --witness names")
     with file.open("rb") as opened:
         bundle = opened.read(MAX_BUNDLE + 1)  # one byte more is enough to be refused
     verdict = verify_certificate(
@@ -109,7 +111,7 @@ def verify(
         issuer_keyid=issuer_keyid,
         model=model,
         evidence=None if evidence is None else evidence.read_bytes(),
-        witnesses=[read_witness_key(path) for path in witness],
+        witnesses=witnesses,
         threshold=required,
         policy=None if policy is None else parse_policy(policy.read_bytes()),
         log_ml_dsa=second,

@@ -51,17 +51,13 @@ function plain(text) {
 
 async function main() {
   const { values, positionals } = parseArgs({ options: OPTIONS, allowPositionals: true });
-  const threshold = Number(values.threshold ?? values.witness.length);
   const trustRoot = bytesOf(values["trust-root"]);
   if (positionals.length !== 1 || (values.keys === undefined) === (trustRoot === null)) {
     throw new Refused(
       "give one certificate, and --keys with log.vkey and issuer.pem, or --trust-root",
     );
   }
-  if (!(Number.isInteger(threshold) && 0 <= threshold && threshold <= values.witness.length)) {
-    throw new Refused("--threshold is a number of the --witness keys");
-  }
-  if (values.policy !== undefined && (values.witness.length || threshold)) {
+  if (values.policy !== undefined && (values.witness.length || values.threshold !== undefined)) {
     throw new Refused("--policy names witnesses and quorum: leave out the others");
   }
   const keys = await readKeys(
@@ -72,6 +68,11 @@ async function main() {
     values["log-mldsa-key"] === undefined ? null : textOf(values["log-mldsa-key"]),
     trustRoot,
   );
+  const known = new Set(keys.witnesses.map(({ name }) => name)).size;
+  const threshold = Number(values.threshold ?? (values.policy === undefined ? known : 0));
+  if (!(Number.isInteger(threshold) && 0 <= threshold && threshold <= known)) {
+    throw new Refused("--threshold is a number of the --witness names");
+  }
   const verdict = await verify(bytesOf(positionals[0]), keys, {
     issuerKeyid: values["issuer-keyid"] ?? null,
     model: bytesOf(values.model),

@@ -118,25 +118,31 @@ const STEPS = [
     if (new Set(opened.verified).size !== opened.verified.length) {
       throw new Refused("a key signed the checkpoint twice");
     }
-    const signed = opened.verified.filter((key) => !own.includes(key)).length;
+    const cosigned = opened.verified.filter((key) => !own.includes(key));
     if (policy !== null) {
-      if (policy.logs.length && !policy.logs.some((one) => logs.some(({ key }) => equal(one.logId, key.logId)))) {
+      const listed = (key) => !policy.logs.length || policy.logs.some((one) => equal(one.logId, key.logId));
+      if (!own.some(listed)) {
         throw new UnmetPolicy("the policy lists other logs than this one");
       }
-      const counted = `${signed} of ${witnesses.length} witnesses of the policy signed`;
+      if (!opened.verified.some((key) => own.includes(key) && listed(key))) {
+        throw new UnmetPolicy("no key of the log that the policy lists signed the checkpoint");
+      }
+      const counted = `${cosigned.length} of ${witnesses.length} witnesses of the policy signed`;
       if (!isMet(policy, opened.verified)) {
         throw new UnmetPolicy(`${counted}: its quorum is not met`);
       }
       const quorum = policy.quorum === "none" ? ", and it requires none" : ": its quorum is met";
       return `${counted}${quorum}${notVerified(opened.unverified)}`;
     }
+    // A witness may sign with several keys, and counts once.
+    const [known, signed] = [witnesses, cosigned].map((keys) => new Set(keys.map(({ name }) => name)).size);
     if (signed < threshold) {
       throw new UnmetPolicy(
-        `${signed} of ${witnesses.length} witnesses signed, ${threshold} are required`,
+        `${signed} of ${known} witnesses signed, ${threshold} are required`,
       );
     }
     const found = threshold
-      ? `${signed} of ${witnesses.length} witnesses signed, ${threshold} required`
+      ? `${signed} of ${known} witnesses signed, ${threshold} required`
       : `none required, ${signed} known witnesses signed`;
     return found + notVerified(opened.unverified);
   }],

@@ -4,7 +4,7 @@ import hashlib
 from collections.abc import Sequence
 from datetime import datetime
 
-from app.keys.issuer import signing_issuer
+from app.keys.issuer import require_unchanged, signing_issuer
 from app.ledger import pinned
 from app.ledger.transaction import Transaction
 from app.method_audits.audits import encode_statistics, pairs_of, record_end
@@ -52,7 +52,7 @@ def issue_if_complete(services: Services, audit_id: str) -> bool:
         return False
     found = judged(audit, pairs)
     payload = report(audit, model, pairs, found, utcnow())
-    key, keyid, _ = signing_issuer(services.settings, services.ledger)
+    key, keyid, keys = signing_issuer(services.settings, services.ledger)
     file = canonical.encode(sign_envelope(payload, key, keyid))
     digest = hashlib.sha256(file).hexdigest()
 
@@ -60,6 +60,7 @@ def issue_if_complete(services: Services, audit_id: str) -> bool:
         row = tx.session.get_one(Audit, audit_id)
         if row.state != "running":
             return False  # another worker was faster, or it was stopped
+        require_unchanged(tx, keys.size)  # a revoked key must not have signed
         said = {"report": digest, "code": audit.code_digest or ""}
         if not record_end(services, tx, audit, model, REPORTED, **said):
             return False  # its row was reset to run again

@@ -200,10 +200,14 @@ def pinned(services: Services, ref: str) -> dict[int, str]:
 
 
 def accepted(services: Services, ref: str) -> dict[int, tuple[str, ...]]:
-    """Return all keys whose signatures are accepted for a model, previous ones included."""
-    before = previous(services.ledger, ref)
+    """Return all keys whose signatures are accepted for a model, previous ones included.
+
+    A previous key that was revoked for some model is accepted for none.
+    """
+    before = set(previous(services.ledger, ref).items())
+    before -= revoked(services.ledger) if before else set()
     return {
-        silo: (digest, *((before[silo],) if silo in before else ()))
+        silo: (digest, *(one for place, one in before if place == silo))
         for silo, digest in pinned(services, ref).items()
     }
 

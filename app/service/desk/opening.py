@@ -76,6 +76,11 @@ def _find(services: Services, person: Identity, refs: Sequence[str] | None) -> l
     return [people.find(services, model, person) for model in models]
 
 
+def _model_ids(services: Services) -> set[int | None]:
+    with services.reading() as session:
+        return set(session.exec(select(Model.id)))
+
+
 def open_case(
     services: Services,
     wanted: NewCase,
@@ -95,9 +100,11 @@ def open_case(
         ContributionPendingError: Rows are still being learned that may be the person's.
         ModelNotReadyError: A model that has records of the person has no fitted version.
         ConflictError: There is no model.
+        ScopeChangedError: Rows of the person, or models, were added since the lookup.
         ScopeTooLargeError: More records in a model than a request may name.
     """
     person = wanted.person.identity()
+    known = _model_ids(services)
     found = _find(services, person, wanted.models)
     if not found:
         raise ConflictError("no model is registered: there is nothing to search")
@@ -110,6 +117,8 @@ def open_case(
     def effect(tx: Transaction) -> tuple[str, dict[str, str]]:
         if named is not None and tx.session.get(Case, named) is not None:
             return named, {}
+        if wanted.models is None and not known.issuperset(tx.session.exec(select(Model.id))):
+            raise changed()  # a model was registered since the lookup, maybe with the person
         case = Case(
             ref=named or str(uuid.uuid4()),
             opened_by=operator,

@@ -30,6 +30,7 @@ from lethe.certificates.statement import Subject, build_statement
 from lethe.certificates.verify import STEP_NAMES, Step, Verdict, verify_certificate
 from lethe.log.checkpoint import Checkpoint, format_checkpoint, parse_checkpoint
 from lethe.log.cosigner import Cosigner
+from lethe.log.log_keys import LogKey, LogKeys
 from lethe.log.note import COSIGNATURE, ML_DSA_44, NoteVerifier, sign_note
 from lethe.log.policy import parse_policy
 from lethe.log.spelling import format_base64
@@ -426,6 +427,25 @@ def test_cosignatures_in_both_algorithms_count() -> None:
     assert failed_at(data, witnesses=[stranger], threshold=1) == 6
 
 
+def test_two_keys_of_one_witness_count_once() -> None:
+    key = Cosigner("w.example/1", Ed25519PrivateKey.generate())
+    next_key = Cosigner("w.example/1", MLDSA44PrivateKey.generate())
+    both = [key, next_key]
+
+    def cosign(checkpoint: str) -> str:
+        return checkpoint + "".join(
+            one.line(text_of(checkpoint), 1_790_000_000) for one in both
+        )
+
+    data = changed(note(cosign))
+    witnesses = [*(one.verifier for one in both), OTHER]
+    verdict = CERTIFIED.verify(data, witnesses=witnesses, threshold=1)
+    assert verdict.steps[5].detail == "1 of 2 witnesses signed, 1 required"
+    failed = CERTIFIED.verify(data, witnesses=witnesses, threshold=2).failed
+    assert failed is not None
+    assert failed.detail == "1 of 2 witnesses signed, 2 are required"
+
+
 def test_a_wrong_line_of_a_known_witness_is_refused_even_if_none_is_required() -> None:
     text = "another.example\n1\n" + format_base64(bytes(32)) + "\n"
     line = sign_note(text, log_signer("witness.example", b"witness")).rpartition("\n\n")[2]
@@ -494,6 +514,22 @@ def test_a_policy_of_other_logs_fails_and_one_without_logs_accepts_the_given_one
     assert (failed.number, failed.detail) == (6, "the policy lists other logs than this one")
     assert with_policy(data, TWO_OF_THREE.replace(log, other + log)).result == "PASS"
     assert with_policy(data, TWO_OF_THREE.replace(log, "")).result == "PASS"
+
+
+def test_a_key_of_the_log_that_the_policy_does_not_list_is_not_enough() -> None:
+    """A policy that drops the log's old key must not accept what that key signed alone."""
+    old = CERTIFIED.log
+    new = log_signer(old.name, b"the next key").verifier
+    keys = LogKeys((LogKey(old, 0, 1000), LogKey(new, 0)))
+    for listed, result in ((old, "PASS"), (new, "FAIL")):
+        policy = parse_policy(f"log {listed.vkey}\nquorum none\n".encode())
+        verdict = verify_certificate(
+            CERTIFIED.bundle, log=keys, issuer=CERTIFIED.issuer, policy=policy
+        )
+        assert verdict.result == result
+        assert ("no key of the log that the policy lists" in verdict.steps[5].detail) is (
+            listed is new
+        )
 
 
 def test_a_wrong_or_repeated_line_of_a_policys_witness_is_refused() -> None:

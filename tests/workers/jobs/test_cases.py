@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 from sqlalchemy import text
-from sqlmodel import Session
+from sqlmodel import Session, select
 
 from app.ledger.startup import load_issuer
 from app.purge import retention
+from app.service.desk import opening
 from lethe.certificates.case_summary import check_summary
 from lethe.errors import LetheError
 from lethe.identity import digests
@@ -364,6 +365,8 @@ def test_a_contact_is_destroyed_after_the_deadline(installation: Installation) -
     late = replace(
         installation.services, settings=installation.settings.model_copy(update=periods)
     )
+    assert not retention.run(late).removed  # its request is open: the person must be told
+    installation.drain()
     assert retention.run(late).removed == {"contact": 1}
     with Session(installation.services.engine) as session:
         case = session.get_one(Case, ref)
@@ -449,4 +452,30 @@ def test_a_held_case_keeps_its_contact_and_is_not_closed(installation: Installat
     assert installation.caller.http.post(path, headers=officer).status_code == 200
     ended = retention.run(late).removed
     assert ended == {"evidence": 1, "scope": 1, "contact": 1, "case": 1}
+    installation.check()
+
+
+def test_a_model_registered_since_the_lookup_is_looked_up_too(
+    installation: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ready(installation, "one")
+    honest = opening.read_rounds
+
+    def beside(*given: Any) -> Any:
+        found = honest(*given)
+        assert installation.caller.register_model(named(), ref="two").status_code == 201
+        return found
+
+    with monkeypatch.context() as patch:
+        patch.setattr(opening, "read_rounds", beside)
+        refused = opened(installation, ANN)
+    assert refused.json()["type"] == "urn:lethe:problem:scope-changed", refused.text
+    with installation.services.reading() as session:
+        assert session.exec(select(Case)).first() is None
+    installation.drain()
+    assert outcomes(opened(installation, ANN).json()) == {
+        "one": "in progress",
+        "two": "in progress",
+    }
+    installation.drain()
     installation.check()

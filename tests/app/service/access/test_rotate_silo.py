@@ -10,6 +10,7 @@ from click.testing import CliRunner, Result
 
 from app.cli.service_key import service_key
 from app.keys.alone import KeysBusyError
+from app.ledger.journal import record_model_event
 from app.ledger.startup import load_ledger
 from app.problems import ConflictError
 from app.reconcile.model_events import model_events
@@ -41,6 +42,18 @@ def files(services: Services) -> set[str]:
 
 def entries_at(services: Services) -> list[int]:
     return [index for index, _ in model_events(services.ledger, "m", silo_keys.CHANGED)]
+
+
+def test_a_key_that_was_revoked_for_a_model_is_accepted_for_none(
+    services: Services, first: str
+) -> None:
+    new = rotate_silo(services.settings, services.ledger, 0)
+    said = silo_keys.entries({0: new}, {0: first})
+    services.ledger.transact(lambda tx: record_model_event(tx, "other", "model.silos", said))
+    assert silo_keys.accepted(services, "other") == {0: (new, first)}
+    revoke_silo(services.settings, services.ledger, 0)
+    assert silo_keys.accepted(services, "m") == {0: (new,)}
+    assert silo_keys.accepted(services, "other") == {0: (new,)}
 
 
 def test_by_command_with_an_entry_for_each_network(

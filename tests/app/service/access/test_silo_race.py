@@ -1,0 +1,52 @@
+"""A silo's key is revoked while a network is registered: the registration does not name it."""
+
+import json
+from typing import Any
+
+import pytest
+
+from app.ledger.sequencer import Ledger
+from app.service.access import silo_keys
+from app.service.access.rotate_silo import revoke_silo, rotate_silo
+from app.settings import Settings
+from lethe.signing.keys import generate_key, private_pem, public_pem
+from tests import small_network
+from tests.app.service.access.test_silo_keys import database_url
+from tests.installation import Installation, install
+from tests.small import pack
+
+__all__ = ["database_url"]
+
+
+def register(made: Installation, ref: str) -> Any:
+    return made.caller.operator(
+        "POST",
+        "/v1/models",
+        files={"data": ("rows.npz", pack(small_network.rows()))},
+        data={"manifest": json.dumps(small_network.manifest(ref=ref))},
+    )
+
+
+def test_a_key_revoked_during_a_registration_is_not_named(
+    settings: Settings, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with install(settings.model_copy(update={"silos": 1})) as made:
+        services = made.services
+        key = generate_key("ed25519")
+        silo_keys.private_path(made.settings, 0).write_text(private_pem(key))
+        silo_keys.public_path(made.settings, 0).write_text(public_pem(key))
+        assert register(made, "first").status_code == 201
+        old = silo_keys.stored(made.settings)[0]
+        new = rotate_silo(made.settings, services.ledger, 0)
+        honest = services.committer.submit
+
+        def beside(effect: Any) -> Any:
+            assert revoke_silo(made.settings, services.ledger, 0) == old
+            return honest(effect)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(services.committer, "submit", beside)
+            assert register(made, "second").status_code == 201
+        for ref in ("first", "second"):
+            assert silo_keys.accepted(services, ref) == {0: (new,)}
+            assert silo_keys.previous(services.ledger, ref) == {}
