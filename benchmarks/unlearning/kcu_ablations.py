@@ -44,8 +44,8 @@ ROWS: Mapping[str, str] = {PRINTED: "HF-KCU (full)", UNSCALED: "w/o adaptive sca
 UNWEIGHTED = "w/o causal weighting"
 ALONE = "one client leaves, whose weight is 1"
 SEVERAL = (
-    "two clients leave, and the method has no setting that leaves their weights out: by rows "
-    "above, or by equation 7"
+    "two clients leave, and the method weights them by rows or by equation 7, as above: it has "
+    "no setting without weights"
 )
 UNRUN: Mapping[str, str] = {
     UNWEIGHTED: ALONE,
