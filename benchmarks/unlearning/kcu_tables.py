@@ -79,6 +79,10 @@ RESIDUAL = (
     "CG residual: ‖g - Ax‖ / ‖g‖ where the solver ended, the least and the largest over seeds "
     "and cycles; 1 is that of no step.\n"
 )
+ELSEWHERE = (
+    "Times (s) are of [this page's machines](#where-it-was-measured), the paper's of NVIDIA "
+    "GPUs that it does not name.\n"
+)
 MACHINES = (
     "Seconds here are not to be held beside the paper's: those are of NVIDIA GPUs and of data "
     "that it does not name, these of the machine in the column. It has the method's first and, "
@@ -149,7 +153,8 @@ def table2(settings: Sequence[tuple[str, str, Seeds]]) -> str:
 def table3(seeds: Seeds) -> str:
     """Return the backdoor: clean accuracy and its loss, attack success, reduction, time."""
     known = {ORIGINAL: "Poisoned model", RETRAIN: "Oracle retrain"}
-    return _beside(seeds, ("HF-KCU 3", CIFAR), TABLE3, COLUMNS3, _backdoor, known)
+    found = _beside(seeds, ("HF-KCU 3", CIFAR), TABLE3, COLUMNS3, _backdoor, known)
+    return f"{found}\n{ELSEWHERE}"
 
 
 def sweep(name: str, number: str, settings: Sequence[tuple[str, str, Seeds]]) -> str:
