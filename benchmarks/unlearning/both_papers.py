@@ -25,9 +25,11 @@ KCU2: Mapping[str, str] = {
     ),
 }
 SMALL = {"channels": 1, "height": 8, "width": 8, "classes": 10}  # digits
+COLOUR = {"channels": 3, "height": 32, "width": 32, "classes": 10}  # CIFAR-10
+HALVED = {**COLOUR, "height": 16, "width": 16}
 SIZES: tuple[tuple[str, str, Mapping[str, int]], ...] = (
-    ("cifar-12000-published", "SimpleCNN", {}),
-    ("resnet", "ResNet-18", {}),
+    ("cifar-12000-published", "SimpleCNN", COLOUR),
+    ("resnet", "ResNet-18", HALVED),
     ("vit", "ViT-Lite", SMALL),
 )
 SKEWS = (

@@ -19,6 +19,7 @@ from benchmarks.unlearning.contenders import (
 from benchmarks.unlearning.kcu_tables import CIFAR, RESIDUAL, faithfulness, residual
 from benchmarks.unlearning.markdown import plain, points, refused, share, table, times, unrun
 from benchmarks.unlearning.names import counted
+from benchmarks.unlearning.settings import SETTINGS
 from benchmarks.unlearning.summary import Seeds
 
 CYCLES, ONE_STEP = "hf-kcu", "hf-kcu one step"
@@ -40,12 +41,25 @@ PUBLISHED: Mapping[str, str] = {
     UNSCALED: "as printed, without adaptive scaling",
 }
 ROWS: Mapping[str, str] = {PRINTED: "HF-KCU (full)", UNSCALED: "w/o adaptive scaling"}
+UNWEIGHTED = "w/o causal weighting"
+ALONE = "one client leaves, whose weight is 1"
+SEVERAL = (
+    "two clients leave, and the method weights them by rows or by equation 7, as above: it has "
+    "no setting without weights"
+)
 UNRUN: Mapping[str, str] = {
-    "w/o causal weighting": "one client leaves, whose weight is 1",
+    UNWEIGHTED: ALONE,
     "w/o influence decay": "not in Algorithm 1",
     "uniform influence": "not in Algorithm 1",
 }
 NOISE = "retrain, another seed"
+WEIGHTS = (
+    "Causal weights: both leaving clients have one, and the two sum to 1. By rows, as "
+    'everywhere but in the row "equation 7", the weighted gradient is the mean over all rows '
+    "that leave: for the corrected step that is what no causal weights would give. Algorithm 1 "
+    "as printed was run with weights by rows too, in place of equation 7. Without weights the "
+    "steps of its two clients would count whole; no setting and no recorded line has that.\n"
+)
 
 
 def table4(seeds: Seeds, form: str = CYCLES) -> str:
@@ -81,11 +95,20 @@ def table4(seeds: Seeds, form: str = CYCLES) -> str:
                 paper,
             )
         )
+    several = _several(seeds)
+    reasons = {**UNRUN, UNWEIGHTED: SEVERAL} if several else UNRUN
     body += [
         unrun(row, len(head), figures("HF-KCU 4", CIFAR, row), f"not run: {why}")
-        for row, why in UNRUN.items()
+        for row, why in reasons.items()
     ]
-    return f"{table(head, body)}\n{RESIDUAL}\n{footnote('HF-KCU 4', CIFAR)}"
+    told = f"{table(head, body)}\n{RESIDUAL}\n{footnote('HF-KCU 4', CIFAR)}"
+    return f"{told}\n{WEIGHTS}" if several else told
+
+
+def _several(seeds: Seeds) -> bool:
+    """Return whether several clients leave, each with a causal weight below 1."""
+    setting = SETTINGS.get(seeds.setting)
+    return setting is not None and setting.request == "two-clients"
 
 
 def table5(seeds: Seeds, form: str = CYCLES) -> str:

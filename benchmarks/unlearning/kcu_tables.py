@@ -32,6 +32,7 @@ from benchmarks.unlearning.markdown import (
     unrun,
 )
 from benchmarks.unlearning.names import counted, name_of
+from benchmarks.unlearning.records import Record
 from benchmarks.unlearning.settings import SHADOWS
 from benchmarks.unlearning.summary import Interval, Seeds, interval, one_minus_ratio
 
@@ -58,8 +59,8 @@ COLUMNS3 = (
     "time ×", "FLOPs ×", "CG residual", HEAD,
 )  # fmt: skip
 COLUMNS8 = (
-    "model", "parameters", "method", "HF-KCU (s)", "retrain (s)", "time ×", "FLOPs ×",
-    "CG residual", HEAD,
+    "model", "parameters", "setting", "method", "HF-KCU (s)", "retrain (s)", "measured on",
+    "time ×", "FLOPs ×", "CG residual", HEAD,
 )  # fmt: skip
 COLUMNS9 = (
     "setting", "method", "KL, nats", "logit MSE", "test acc. Δ", "MIA Song", "MIA Δ", *MIA,
@@ -77,6 +78,17 @@ CIFAR = "CIFAR-10"
 RESIDUAL = (
     "CG residual: ‖g - Ax‖ / ‖g‖ where the solver ended, the least and the largest over seeds "
     "and cycles; 1 is that of no step.\n"
+)
+ELSEWHERE = (
+    "Times (s) are of [this page's machines](#where-it-was-measured), the paper's of NVIDIA "
+    "GPUs that it does not name.\n"
+)
+MACHINES = (
+    "Seconds here are not to be held beside the paper's: those are of NVIDIA GPUs and of data "
+    "that it does not name, these of the machine in the column. It has the method's first and, "
+    "if that is another, the retraining's. A GPU's lines are of twelve processes on one card; "
+    "what is not recorded is from before a line said where it was measured. Times × is only "
+    "given for one machine.\n"
 )
 
 Cells = Callable[[Seeds, str], tuple[str, ...]]
@@ -141,7 +153,8 @@ def table2(settings: Sequence[tuple[str, str, Seeds]]) -> str:
 def table3(seeds: Seeds) -> str:
     """Return the backdoor: clean accuracy and its loss, attack success, reduction, time."""
     known = {ORIGINAL: "Poisoned model", RETRAIN: "Oracle retrain"}
-    return _beside(seeds, ("HF-KCU 3", CIFAR), TABLE3, COLUMNS3, _backdoor, known)
+    found = _beside(seeds, ("HF-KCU 3", CIFAR), TABLE3, COLUMNS3, _backdoor, known)
+    return f"{found}\n{ELSEWHERE}"
 
 
 def sweep(name: str, number: str, settings: Sequence[tuple[str, str, Seeds]]) -> str:
@@ -177,13 +190,35 @@ def table8(settings: Sequence[tuple[str, int, Seeds]]) -> str:
             cells = (
                 seconds(seeds.cost(label, "seconds")),
                 seconds(seeds.cost(RETRAIN, "seconds")),
+                _devices(seeds, (label, RETRAIN)),
                 took,
                 flops,
                 residual(seeds, label),
             )
             paper = _of_paper("HF-KCU 8", "k = 10", title, label)
-            body.append(_row(seeds, label, (title, f"{size:,}", name_of(label)), cells, paper))
-    return f"{table(COLUMNS8, body)}\n{footnote('HF-KCU 8', 'k = 10')}"
+            names = (title, f"{size:,}", f"`{seeds.setting}`", name_of(label))
+            body.append(_row(seeds, label, names, cells, paper))
+    return f"{table(COLUMNS8, body)}\n{MACHINES}\n{footnote('HF-KCU 8', 'k = 10')}"
+
+
+def _devices(seeds: Seeds, labels: Sequence[str]) -> str:
+    """Return where a method and the retraining were measured, once if in the same place."""
+    found = {
+        " and ".join(
+            sorted({_device(one) for seed in seeds.seeds if (one := seeds.at(seed, label))})
+        )
+        or NONE: None
+        for label in labels
+    }
+    return "; ".join(found)
+
+
+def _device(record: Record) -> str:
+    """Return the kind of machine of a record; lines from before name none."""
+    device = record.machine.get("device")
+    if device is None:
+        return "not recorded"
+    return "one thread of a CPU" if device == "cpu" else device
 
 
 def table9(settings: Sequence[tuple[Seeds, Seeds]]) -> str:

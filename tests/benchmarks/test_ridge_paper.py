@@ -392,6 +392,28 @@ def test_messages_have_the_sizes_of_table_1(results: Results, task: Task) -> Non
     assert all(one.deviation is None or one.deviation > 1e-3 for one in coarse)
 
 
+def test_the_servers_operations_are_those_of_its_products() -> None:
+    d, c = 4, 3
+    # A factor of 4 x 4, and two triangular solves of 4 x 4 with 4 x 3.
+    assert report.operations("Variant A", 1, d, c) == pytest.approx(64 / 3 + 96)
+    # V 32, its product with U 8, a factor of one, a solve 4, P' 32; two products 48, P' times 96.
+    whole = 32 + 8 + 1 / 3 + 4 + 32 + 48 + 96
+    assert report.operations("Variant B", 1, d, c) == pytest.approx(whole)
+    assert report.operations("Variant B", 9, d, c) == report.operations("Variant B", d, d, c)
+
+
+def test_the_variants_are_compared_in_float32_as_in_the_papers_table(results: Results) -> None:
+    [told] = [line for line in findings.render(results).splitlines() if "Float32" in line]
+    assert "42 to 44 times" in told
+    changed = parse_results(format_results(results))
+    changed.table4[0].deviation["Variant A, fp32"] = [8.0, 1.0, None]
+    changed.table4[0].deviation["Variant B, fp32"] = [1.0, 2.0, 1.0]
+    [told] = [line for line in findings.render(changed).splitlines() if "Float32" in line]
+    data = changed.table4[0].data
+    assert f"Variant B is further off on {data} with some clients (2.0 times)" in told
+    assert f"Variant A is further off on {data} with few clients (8.0 times)" in told
+
+
 def test_results_survive_their_file(results: Results) -> None:
     assert parse_results(format_results(results)) == results
     broken = json.loads(format_results(results))

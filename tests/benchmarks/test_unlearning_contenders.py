@@ -9,8 +9,10 @@ from benchmarks.baselines.registry import make
 from benchmarks.unlearning import full_size, unrun
 from benchmarks.unlearning.__main__ import main, wanted
 from benchmarks.unlearning.contenders import (
+    AGAIN,
     CORRECTED,
     FIRST,
+    ORIGINAL,
     PRINTED,
     REGULAR,
     RETRAIN,
@@ -119,6 +121,36 @@ def test_a_full_size_is_operations_over_the_rate_of_recorded_retrainings() -> No
         )
     }
     assert full_size.rate(there, "simple-cnn") is None  # no rate of a thread
+
+
+def test_what_is_missing_of_hf_kcus_own_training_follows_from_recorded_operations() -> None:
+    # A retraining is 100; the trainings are 120, 100 and 100, each method of the rest 10.
+    published = full_size.PUBLISHED
+    own = {ORIGINAL: 120.0, RETRAIN: 100.0, AGAIN: 100.0}
+    records = {
+        (published, 0, label): Record(
+            published,
+            0,
+            label,
+            "p",
+            {"test": 0.5},
+            {"flops": 1e12 * own.get(label, 10.0), "seconds": own.get(label, 10.0)},
+            machine={"device": "Card 9"},
+        )
+        for label in (*own, CORRECTED, PRINTED, "hf-kcu", SPECIAL, REGULAR)
+    }
+    assert "own training would take" not in full_size.render(records)  # no rate of a thread
+    records["digits", 0, RETRAIN] = Record(
+        "digits", 0, RETRAIN, "p", cost={"flops": 1e10, "seconds": 1.0}
+    )
+    text = " ".join(full_size.render(records).split())
+    assert "the operations of 0.5 retrainings a seed" in text
+    # 1e14 operations at 1e10 a second: 10,000 s. Five settings, three seeds: 3.5 of them each.
+    assert "2.8 h of one thread at the rate of the table, 1.7 min as recorded on Card 9" in text
+    assert "3.5 retrainings a seed: 6.1 days of one thread" in text
+    assert "or 88 min of the GPU" in text
+    assert "about 0.3 retrainings a seed: 2.5 h" in text
+    assert "`mnist-60000-published` without PUF" not in text  # not measured
 
 
 def test_a_full_size_on_a_gpu_is_the_paper_steps_times_the_measured_step(

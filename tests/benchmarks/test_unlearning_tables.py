@@ -6,7 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.unlearning import claims, kcu_tables, puf_tables, report, targets
+from benchmarks.unlearning import (
+    claims,
+    kcu_ablations,
+    kcu_tables,
+    puf_tables,
+    report,
+    targets,
+)
+from benchmarks.unlearning.both_papers import SIZES, _size
 from benchmarks.unlearning.contenders import AGAIN, FIRST, ORIGINAL, RETRAIN
 from benchmarks.unlearning.markdown import points, times
 from benchmarks.unlearning.measures import closeness, expense
@@ -146,6 +154,34 @@ def test_a_refusal_is_a_line_of_every_table() -> None:
     seeds = of(records, "x")
     for text in (client_table(seeds), closeness(seeds), expense(seeds)):
         assert "| PGA | refused: no updates |" in text
+
+
+def test_why_no_row_is_without_causal_weights_depends_on_who_leaves() -> None:
+    lines = hand_made(**{"hf-kcu": (0.8, 0.6, 5.0), "hf-kcu causal=gradient": (0.8, 0.6, 5.0)})
+    for setting, said in (("digits", "one client leaves"), ("two", "two clients leave")):
+        records = {
+            (setting, seed, label): replace(one, setting=setting)
+            for (_, seed, label), one in lines.items()
+        }
+        text = kcu_ablations.table4(of(records, setting))
+        [row] = [line for line in text.splitlines() if "w/o causal weighting" in line]
+        assert f"| not run: {said}" in row
+        assert ("both leaving clients have one" in text) == (setting == "two")
+
+
+def test_the_table_of_sizes_counts_the_network_it_times_and_says_where() -> None:
+    sizes = {title: _size(name, shape) for name, title, shape in SIZES}
+    assert sizes == {"SimpleCNN": 190_410, "ResNet-18": 11_173_962, "ViT-Lite": 102_090}
+    records = hand_made(**{"hf-kcu": (0.8, 0.6, 5.0)})
+    for seed in (0, 1):
+        for label, device in ((RETRAIN, "Card 9"), ("hf-kcu", "cpu")):
+            key = ("x", seed, label)
+            records[key] = replace(records[key], machine={"device": device})
+    text = kcu_tables.table8([("SimpleCNN", 190_410, of(records, "x"))])
+    [row] = [line for line in text.splitlines() if "| HF-KCU, guarded |" in line]
+    assert row.startswith("| SimpleCNN | 190,410 | `x` |")
+    assert "| one thread of a CPU; Card 9 | – |" in row  # seconds of two machines: no ratio
+    assert "not to be held beside the paper's" in text
 
 
 def test_causal_faithfulness_is_the_papers_formula() -> None:

@@ -1,6 +1,7 @@
 """PUF: one more round of the target clients, applied backwards; then ordinary rounds.
 
-Source: "PUF: Federated Unlearning via Negated Pseudo-Gradients", section IV. With Δ⁺ and Δ⁻
+Source: "Federated Unlearning Made Practical: Seamless Integration via Negated
+Pseudo-Gradients" (PUF), section IV. With Δ⁺ and Δ⁻
 the sums Σ (|D_i|/n) Δ_i over the retained clients and the target clients:
 
     Regular  w + η_r Δ⁺ - η_u Δ⁻     all take part, n counts everyone's rows      (eq. 7, 8)
