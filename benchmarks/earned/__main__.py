@@ -4,9 +4,10 @@ r"""Approximate erasures that pass, beside a control that does not.
     python -m benchmarks.earned --certificate CIFAR-10=demo-out/certificates/ID.sigstore.json \
         --seconds 300 --out docs/benchmarks
 
-The first trains and judges without a service, half a minute for each seed. The second adds the
-verdict of a certificate of the class `empirical-approximate`, or of its first attempt if that
-was refuted.
+The first trains and judges without a service, half a minute for each seed; with
+--images also the federation that `lethe demo --data` makes of them, for minutes. The second
+adds the verdict of a certificate of the class `empirical-approximate`, or of its first attempt
+if that was refuted.
 Lines of the same setting, run, method and seed are replaced, others are kept.
 """
 
@@ -18,7 +19,8 @@ import click
 import torch
 
 from benchmarks.earned import page
-from benchmarks.earned.measure import judged, make_world, unlearned
+from benchmarks.earned.images import images_world
+from benchmarks.earned.measure import World, judged, make_world, unlearned
 from benchmarks.earned.page import Area, Line, line_of
 from benchmarks.earned.task import GONE, manifest, rows
 from benchmarks.soundness.report import BEGIN, END
@@ -33,6 +35,9 @@ SETTING = "generated columns"
 
 @click.command()
 @click.option("--seed", "seeds", type=int, multiple=True, help="Of generated rows; repeatable.")
+@click.option(
+    "--images", help="NAME=FILE.npz: the setting's name and the images of a demonstration."
+)
 @click.option("--certificate", help="NAME=FILE: the setting's name and the certificate.")
 @click.option("--seconds", default=0.0, help="From the request to that certificate.")
 @click.option(
@@ -41,13 +46,23 @@ SETTING = "generated columns"
     required=True,
     help=f"Where {PAGE}, {FILE} and the figure are renewed.",
 )
-def main(seeds: tuple[int, ...], certificate: str | None, seconds: float, out: Path) -> None:
+def main(
+    seeds: tuple[int, ...],
+    images: str | None,
+    certificate: str | None,
+    seconds: float,
+    out: Path,
+) -> None:
     """Renew the page of approximate erasures that pass."""
     torch.set_num_threads(1)
     file = out / FILE
     lines = parse_lines(file.read_text()) if file.exists() else []
     for seed in seeds:
-        lines = together(lines, measured(seed))
+        world = make_world(manifest("puf-special", "learned", seed), rows(seed), GONE)
+        lines = together(lines, measured(world, SETTING, seed))
+    if images is not None:
+        setting, _, path = images.partition("=")
+        lines = together(lines, measured(images_world(Path(path)), setting, 0))
     if certificate is not None:
         setting, _, path = certificate.partition("=")
         lines = together(lines, [certified(Path(path).read_bytes(), setting, seconds)])
@@ -58,9 +73,8 @@ def main(seeds: tuple[int, ...], certificate: str | None, seconds: float, out: P
     page.draw(out / page.FIGURE)
 
 
-def measured(seed: int) -> list[Line]:
-    """Return the verdict on each method in one draw of the generated rows."""
-    world = make_world(manifest("puf-special", "learned", seed), rows(seed), GONE)
+def measured(world: World, setting: str, seed: int) -> list[Line]:
+    """Return the verdict on each method. seed: of the verifier, and of generated rows."""
     found = []
     for method in METHODS:
         after, seconds = unlearned(world, method)
@@ -68,14 +82,16 @@ def measured(seed: int) -> list[Line]:
         line = line_of(
             report.checks,
             report.result,
-            setting=SETTING,
+            setting=setting,
             run="verifier",
             method=method,
             seed=seed,
             seconds=seconds,
             training=world.seconds,
         )
-        click.echo(f"seed {seed}, {method}: {line.result}, {line.before} → {line.after}")
+        click.echo(
+            f"{setting}, seed {seed}, {method}: {line.result}, {line.before} → {line.after}"
+        )
         found.append(line)
     return found
 

@@ -7,11 +7,13 @@ import numpy as np
 import pytest
 from scipy.stats import binom, norm
 
+from benchmarks.earned import images as earned_images
 from benchmarks.earned import page
 from benchmarks.earned.__main__ import FILE, METHODS, PAGE, format_lines, parse_lines, together
 from benchmarks.earned.page import Area, line_of
 from benchmarks.soundness.report import BEGIN, END
 from lethe.certificates.statement import CheckPart
+from workers.demo.network import IMAGES
 from workers.judge.attacks.roc import auc_interval, delong
 from workers.judge.inference.intervals import clopper_pearson
 
@@ -98,3 +100,27 @@ def test_a_line_names_the_weakest_control_and_the_attack_that_still_finds_most()
     assert together([line], [later]) == [later]
     with pytest.raises(ValueError, match="no attack was run"):
         line_of(checks[:1], "INCONCLUSIVE", method=METHODS[2], **about)
+
+
+def test_images_become_the_federation_of_the_demonstration(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rng = np.random.default_rng(1)
+    images, labels = rng.integers(256, size=(90, 32, 32, 3)), np.arange(90) % 3
+    np.savez(
+        tmp_path / "images.npz",
+        x_train=images[:60].astype(np.uint8),
+        y_train=labels[:60],
+        x_test=images[60:].astype(np.uint8),
+        y_test=labels[60:],
+    )
+    monkeypatch.setattr(earned_images, "make_world", lambda *given: given)
+    manifest, arrays, target = earned_images.images_world(tmp_path / "images.npz")
+    assert manifest["training"]["rounds"] == IMAGES.rounds
+    assert {"natural", "puf-special", "hf-kcu"} <= set(manifest["settings"])
+    assert arrays["inputs"].dtype == np.float32
+    assert arrays["inputs"].shape == (60, 3, 32, 32)
+    assert np.abs(arrays["inputs"]).max() <= 1.0
+    assert arrays["labels"].dtype == np.int64
+    own = {str(name): int((arrays["clients"] == name).sum()) for name in arrays["clients"]}
+    assert own[target] == max(own.values())

@@ -127,8 +127,8 @@ def run(
         return
     images = load_digit_images() if data is None else load_image_npz(data)
     federation = DIGITS if data is None or method in certified.HEADS else IMAGES
-    images = _drawn(images, federation.rows)
-    prepared = _prepare(images, method, federation, rounds or federation.rounds)
+    images = drawn(images, federation.rows)
+    prepared = prepare(images, method, federation, rounds or federation.rounds)
     _run(images, prepared, data, out, keep_serving)
 
 
@@ -162,14 +162,14 @@ def _run(
         raise DemoError("a certificate did not verify: see the table")
 
 
-def _drawn(images: LabelledImages, rows: int | None) -> LabelledImages:
+def drawn(images: LabelledImages, rows: int | None) -> LabelledImages:
     """Return the images with at most `rows` training rows, in their order."""
     learned = np.flatnonzero(~images.is_test)
     if rows is None or len(learned) <= rows:
         return images
-    drawn = np.random.Generator(np.random.PCG64(SEED)).choice(learned, rows, replace=False)
+    chosen = np.random.Generator(np.random.PCG64(SEED)).choice(learned, rows, replace=False)
     kept = images.is_test.copy()
-    kept[drawn] = True
+    kept[chosen] = True
     return replace(
         images,
         images=images.images[kept],
@@ -179,9 +179,10 @@ def _drawn(images: LabelledImages, rows: int | None) -> LabelledImages:
     )
 
 
-def _prepare(
+def prepare(
     images: LabelledImages, method: str, federation: DemoFederation, rounds: int
 ) -> NetworkRegistration:
+    """Return the registration of the images, dealt to clients unless they name their own."""
     training = {"rounds": rounds, "seed": SEED, "local": dict(federation.local)}
     owners = images.clients
     if owners is None:
