@@ -34,9 +34,9 @@ from app.settings import Settings
 from app.vault.journal import FILE as JOURNAL
 from app.vault.journal import ErasureJournal
 from app.vault.master import RootSecret
+from lethe.canonical import format_base64
 from lethe.files import PARTIAL, write_durably
 from lethe.log.checkpoint import Checkpoint
-from lethe.log.spelling import format_base64
 from lethe.log.tree import EMPTY_ROOT
 from migrations.runner import upgrade
 from models.database.sealed import seal_columns

@@ -13,7 +13,7 @@ from typing import Any, BinaryIO
 from sqlalchemy import Connection, Table, func, insert, select, text
 
 import models  # noqa: F401 - registers every table
-from lethe.log.spelling import format_base64, parse_base64
+from lethe.canonical import format_base64, parse_base64
 from models.database.sealed import as_stored
 from models.database.types import METADATA
 

@@ -38,9 +38,9 @@ from app.ledger.guard import (
     require_extends,
 )
 from app.ledger.lock import LogState
+from app.ledger.log_files import LogSigners, Signers
 from app.ledger.named import require_named
 from app.ledger.receipt import Appended, EntryReceipt, Published, UnpublishedError, read_receipt
-from app.ledger.signers import LogSigners, Signers
 from app.ledger.storage import NodeCache, NodeTable
 from app.ledger.tail import Tail, read_on, read_tail
 from app.ledger.transaction import Transaction

@@ -15,8 +15,7 @@ from app.ledger.guard import ForkedError
 from app.ledger.lock import MOST_ABOVE, Above
 from app.ledger.storage import NodeTable
 from lethe.log.checkpoint import Checkpoint
-from lethe.log.peaks import Peaks
-from lethe.log.tree import leaf_hash
+from lethe.log.tree import Peaks, leaf_hash
 
 PAGE = 250  # entries in memory at once; old SQLite allows 999 variables in a statement
 REMEDY = (

@@ -1,11 +1,25 @@
-"""Column types with the same meaning on SQLite and PostgreSQL."""
+"""Column types with the same meaning on SQLite and PostgreSQL, and one clock for all processes.
+
+Machines' clocks differ, so a lease timed by one machine would end too early or late for
+another. Times compared between machines (leases, cooling-off, deadlines) use `clock`, the
+database's.
+"""
 
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import BigInteger, DateTime, Dialect, Integer, MetaData
+from sqlalchemy import (
+    BigInteger,
+    Connection,
+    DateTime,
+    Dialect,
+    Integer,
+    MetaData,
+    func,
+    select,
+)
 from sqlalchemy.types import TypeDecorator
-from sqlmodel import SQLModel
+from sqlmodel import Session, SQLModel
 
 # Name every constraint, so that a later migration can drop it on SQLite.
 SQLModel.metadata.naming_convention = {
@@ -46,3 +60,15 @@ class UTCDateTime(TypeDecorator[datetime]):
 def utcnow() -> datetime:
     """Return the current time, aware, in UTC."""
     return datetime.now(UTC)
+
+
+def clock(at: Session | Connection) -> datetime:
+    """Return the database's current time, aware, in UTC; on SQLite this machine's.
+
+    Not the transaction's start time: the transaction may have waited for the log's lock.
+    """
+    connection = at.connection() if isinstance(at, Session) else at
+    if connection.dialect.name != "postgresql":
+        return utcnow()
+    now: datetime = connection.execute(select(func.clock_timestamp())).scalar_one()
+    return now.astimezone(UTC)

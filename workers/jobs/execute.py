@@ -11,8 +11,8 @@ from sqlmodel import Session
 
 from app.ledger.journal import record_model_event
 from app.ledger.transaction import Transaction
+from app.reconcile.inputs import versions_of, vouched_version
 from app.reconcile.judgement import is_executed
-from app.reconcile.logged_versions import versions_of, vouched_version
 from app.reconcile.model_events import request_events
 from app.retained_pages import RetainedSet, leaves
 from app.service.context import Services

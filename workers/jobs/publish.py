@@ -11,7 +11,7 @@ from typing import Any
 
 from app.ledger.journal import record_request_event
 from app.ledger.transaction import Transaction
-from app.reconcile.escalation import METHOD
+from app.reconcile.judgement import METHOD
 from app.retained_pages import RetainedSet
 from app.service.context import Services
 from app.service.desk import people
@@ -19,8 +19,8 @@ from app.service.queue import MEND
 from app.service.review import unapproved
 from app.service.scope import write_tombstones
 from app.steps import reached
-from app.vault.model_key import open_tombstone_key, record_tag
-from lethe.certificates.escalation import AttemptPart
+from app.vault.master import open_tombstone_key, record_tag
+from lethe.certificates.statement import AttemptPart
 from models import Artifact, ErasureRequest, FeatureBlock, Job, Model, ModelVersion, Subject
 from models.database.session import read_by_id
 from workers.errors import RefusedError

@@ -37,7 +37,7 @@ from app.service.parts import BEFORE, ERASING, FOLLOWING, NOTHING, ONLY_HELD_OUT
 from app.service.queue import PARKED
 from app.service.requests import require_own_ref
 from app.service.scope import changed, check_size, named_places
-from app.vault.model_key import ADD_BACK
+from app.vault.master import ADD_BACK
 from lethe.identity import Identity
 from lethe.log.entries import parse_leaf
 from models import Case, ErasureRequest, LogEntry, Model, Record

@@ -7,7 +7,7 @@ import pytest
 
 from app.ledger.sequencer import Ledger
 from app.settings import Settings
-from lethe.certificates.escalation import read_escalation
+from lethe.certificates.statement import read_escalation
 from tests import small_network
 from tests.doubles.silos import InlineSilos
 from tests.installation import Installation, install

@@ -14,7 +14,7 @@ from sqlmodel import Session, select
 
 from app.service.access import silo_keys
 from app.service.context import Services
-from lethe.certificates.escalation import read_escalation
+from lethe.certificates.statement import read_escalation
 from lethe.signing.keys import fingerprint
 from models import Artifact, Subject
 from tests import small_network

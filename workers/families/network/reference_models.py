@@ -15,7 +15,7 @@ from time import perf_counter
 import numpy as np
 import torch
 
-from models.database.clock import clock as database_clock
+from models.database.types import clock as database_clock
 from workers.errors import ModelError, RefusedError
 from workers.families.network import progress
 from workers.families.network.config import NetworkConfig

@@ -6,8 +6,8 @@ from typing import TypeVar
 import torch
 
 from app.service.context import Services
-from app.vault.model_key import has_noise
-from lethe.certificates.escalation import from_line, write_escalation
+from app.vault.master import has_noise
+from lethe.certificates.statement import from_line, write_escalation
 from lethe.errors import LetheError
 from workers import devices
 from workers.errors import RefusedError

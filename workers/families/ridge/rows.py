@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from sqlmodel import Session, col, func, select
 
 from app.ledger.sequencer import Ledger
-from app.reconcile.logged_versions import versions_of
+from app.reconcile.inputs import versions_of
 from app.service.context import Services
 from app.vault.features import FETCH
 from lethe.certificates import shape

@@ -7,8 +7,7 @@ from sqlalchemy import delete, update
 from sqlmodel import Session, col, exists, select
 
 from app import retained_pages
-from app.ledger.journal import record_model_event
-from app.ledger.pinned import digest_of
+from app.ledger.journal import digest_of, record_model_event
 from app.ledger.transaction import Transaction
 from app.retained_pages import RetainedSet
 from app.service.context import Services

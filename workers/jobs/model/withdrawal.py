@@ -10,7 +10,7 @@ from collections.abc import Collection
 from sqlmodel import Session, col, or_, select
 
 from app.ledger.transaction import Transaction
-from app.reconcile.logged_versions import unwithdrawn
+from app.reconcile.inputs import unwithdrawn
 from app.service.context import Services
 from lethe.errors import LetheError
 from models import Artifact, Model, ModelVersion

@@ -9,9 +9,8 @@ from itertools import zip_longest
 import numpy as np
 
 from lethe.catalogue import check_of
-from lethe.certificates.escalation import AttemptPart
-from lethe.certificates.escalation import spelled as attempt_line
-from lethe.certificates.statement import CheckPart, Predicate
+from lethe.certificates.statement import AttemptPart, CheckPart, Predicate
+from lethe.certificates.statement import spelled as attempt_line
 from workers.errors import ArtifactError, ModelError
 from workers.judge.base import Report
 from workers.judge.checks import MODEL_FILE

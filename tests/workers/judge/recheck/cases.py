@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from lethe.certificates.escalation import AttemptPart, write_escalation
 from lethe.certificates.evidence import Report as EvidenceReport
 from lethe.certificates.evidence import build_evidence, evidence_part, scores_part
 from lethe.certificates.retained import Removal, prove_removal
 from lethe.certificates.retained_tree import RetainedTree, retained_root
 from lethe.certificates.shape import read
 from lethe.certificates.statement import (
+    AttemptPart,
     CheckPart,
     Guarantee,
     MethodPart,
@@ -25,6 +25,7 @@ from lethe.certificates.statement import (
     VerifierPart,
     VersionPart,
     build_statement,
+    write_escalation,
 )
 from tests.lethe.certificates.build import Office, commitments, contents, salts
 from tests.lethe.certificates.leaves import bare
