@@ -39,7 +39,7 @@ from lethe.files import PARTIAL, write_durably
 from lethe.log.checkpoint import Checkpoint
 from lethe.log.tree import EMPTY_ROOT
 from migrations.runner import upgrade
-from models.database.sealed import seal_columns
+from models.database.types import seal_columns
 
 HALF = b"remove this directory, and run `lethe restore` with --keys\n"  # not all keys are here
 

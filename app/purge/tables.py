@@ -29,8 +29,7 @@ from models import (
     Tombstone,
     Verification,
 )
-from models.database.sealed import Sealed, Tagged
-from models.database.types import METADATA
+from models.database.types import METADATA, Sealed, Tagged
 from models.person import ERASED
 
 FETCH = 500  # rows in memory at once

@@ -29,7 +29,8 @@ from workers.jobs.leases.lease import PACE, JobContext, Turn, advance, load_job
 from workers.jobs.leases.leased import leased, pass_on
 from workers.jobs.model import held_out, versions
 from workers.jobs.model.chain import BatchMember, Chain, open_tree
-from workers.jobs.model.logged import OtherModelError, OtherRequestError, as_registered
+from workers.jobs.model.logged import OtherRequestError, as_registered
+from workers.jobs.model.versions import OtherModelError
 from workers.jobs.releases import AnswerError, dropped_subjects
 from workers.jobs.update import timed, with_seconds
 from workers.method_audits import numbers as audit_numbers

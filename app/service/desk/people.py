@@ -39,8 +39,8 @@ from app.vault.people import MODULUS, PeopleKey, StoredRow, Sums
 from lethe.identity import Identity
 from models import Model, Person, Record
 from models.database import bulk
-from models.database.sealed import SealedName
 from models.database.session import chunks
+from models.database.types import SealedName
 from models.person import ERASED, HELD_OUT, LEARNED
 
 BLOCK = 5000  # identities in memory at once

@@ -22,7 +22,8 @@ from workers.families.network.data.rows import Holdings, row_digests, rows_diges
 from workers.families.network.data.sides import ForgetRetainSplit, Places, divide
 from workers.jobs.leases import checkpoints
 from workers.jobs.leases.lease import JobContext
-from workers.jobs.model.logged import OTHER_ROWS, OtherModelError
+from workers.jobs.model.logged import OTHER_ROWS
+from workers.jobs.model.versions import OtherModelError
 from workers.jobs.update import Encoded, UpdateResult
 from workers.methods.network.base import Hooks, Side, TargetError, Tick
 from workers.methods.network.hf_kcu.products import NobodyAnsweredError

@@ -23,7 +23,8 @@ from models import Model, Record
 from workers.errors import RefusedError
 from workers.jobs.leases.lease import JobContext
 from workers.jobs.model.chain import BatchMember, owned_by_subject
-from workers.jobs.model.logged import OTHER_ROWS, OtherModelError
+from workers.jobs.model.logged import OTHER_ROWS
+from workers.jobs.model.versions import OtherModelError
 from workers.jobs.update import Owner, ParsedUpload, StoredBlock
 from workers.training.recipes.fit import FitRows
 

@@ -21,6 +21,7 @@ from lethe.log.entries import Leaf
 from models import Contribution, Model, ModelVersion
 from workers.errors import RefusedError
 from workers.jobs.model import versions
+from workers.jobs.model.versions import OtherModelError
 
 CHANGED = (
     "nothing was published: the stored configuration of the model differs from the one that "
@@ -47,10 +48,6 @@ OTHER_SCOPE = (
 
 class OtherRequestError(RefusedError):
     """A request's row differs from what the log received. It is not executed."""
-
-
-class OtherModelError(RefusedError):
-    """A model's row is not as registered. Never blamed on the computation of its job."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ import numpy as np
 from lethe.catalogue import check_of
 from lethe.certificates.statement import AttemptPart, CheckPart, Predicate
 from lethe.certificates.statement import spelled as attempt_line
+from workers.arrays import decode_tensors
 from workers.errors import ArtifactError, ModelError
 from workers.judge.base import Report
 from workers.judge.checks import MODEL_FILE
@@ -22,7 +23,6 @@ from workers.judge.samples.samples import coverage
 from workers.judge.scores.committed_rows import CommittedRows, problem_with
 from workers.judge.scores.file import decode_scores, judge_of
 from workers.judge.silos import are_missing
-from workers.tensor_file import decode_tensors
 
 NUMERICS = ("numpy", "scipy")
 

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import astuple, dataclass, replace
 
+from workers.arrays import decode_tensors, encode_tensors
 from workers.errors import RefusedError
-from workers.tensor_file import decode_tensors, encode_tensors
 from workers.training.fedavg.base import Work
 from workers.training.fedavg.errors import CheckpointError
 from workers.training.networks.registry import Network

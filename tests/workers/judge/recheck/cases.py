@@ -30,6 +30,7 @@ from lethe.certificates.statement import (
 from tests.lethe.certificates.build import Office, commitments, contents, salts
 from tests.lethe.certificates.leaves import bare
 from tests.workers.judge.empirical_claims import World, committed, simulated
+from workers.arrays import encode_tensors
 from workers.judge.base import Report, RetainedSetClaim, UpdateClaim
 from workers.judge.exact_retrained import VERIFIER as RETRAINED
 from workers.judge.recheck.files import RecheckFiles
@@ -38,7 +39,6 @@ from workers.judge.samples.empirical import VERIFIER
 from workers.judge.samples.empirical_claim import EmpiricalClaim
 from workers.judge.scores.committed_rows import CommittedRows
 from workers.judge.scores.file import decode_scores, encode_scores
-from workers.tensor_file import encode_tensors
 
 MODEL = encode_tensors({"weight": np.ones((2, 3), dtype=np.float32)}, {"kind": "network/1"})
 BEFORE = sha256(b"the model before").hexdigest()
