@@ -36,8 +36,8 @@ from workers.families.network.data.blocks import InputBlock
 from workers.families.network.scores import answer as network_scores
 from workers.jobs.case import Verdict
 from workers.judge.samples.empirical_claim import EmpiricalClaim
-from workers.judge.scores.committed_rows import CommittedRows, problem_with
 from workers.judge.scores.file import decode_scores, encode_scores
+from workers.judge.scores.order import CommittedRows, problem_with
 from workers.judge.silos import SilosClaim
 from workers.silos import keys
 from workers.silos.answer import Score

@@ -15,8 +15,8 @@ from workers.judge.base import Probe, UpdateClaim
 from workers.judge.merkle import merkle_root
 from workers.judge.samples.empirical import VERIFIER
 from workers.judge.samples.empirical_claim import EmpiricalClaim
-from workers.judge.scores.committed_rows import CommittedRows, problem_with
 from workers.judge.scores.file import decode_scores, encode_scores
+from workers.judge.scores.order import CommittedRows, problem_with
 from workers.judge.silos import SilosClaim
 
 HONEST = simulated(1)

@@ -70,7 +70,7 @@ from workers.training.networks.weights import (
     digest_of,
     encode_weights,
 )
-from workers.training.replay.retraining import most_missing, reexecute, start_digest
+from workers.training.replay.models import most_missing, reexecute, start_digest
 
 
 class OtherMachineError(LetheError):

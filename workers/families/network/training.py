@@ -42,7 +42,7 @@ from workers.training.networks.weights import (
     encode_weights,
     initial_weights,
 )
-from workers.training.replay.retraining import most_missing, reexecute
+from workers.training.replay.models import most_missing, reexecute
 
 RETRAIN = Retrain()
 T = TypeVar("T")

@@ -20,8 +20,8 @@ from workers.judge.recheck.lines import ATTEMPT, UNTOLD, Line, compare, skipped
 from workers.judge.samples.empirical import VERIFIER
 from workers.judge.samples.empirical_claim import EmpiricalClaim
 from workers.judge.samples.samples import coverage
-from workers.judge.scores.committed_rows import CommittedRows, problem_with
 from workers.judge.scores.file import decode_scores, judge_of
+from workers.judge.scores.order import CommittedRows, problem_with
 from workers.judge.silos import are_missing
 
 NUMERICS = ("numpy", "scipy")

@@ -24,8 +24,7 @@ from workers.judge.checks import (
     judged,
     report_of,
 )
-from workers.judge.inference.intervals import spell
-from workers.judge.inference.levels import spent
+from workers.judge.inference.intervals import spell, spent
 from workers.judge.policy.document import digest
 from workers.judge.policy.policy import Policy
 from workers.judge.samples import membership, samples

@@ -24,8 +24,7 @@ from workers.judge.policy.policy import LEAST_REFERENCES, MOST_REFERENCES
 from workers.judge.samples.empirical_claim import EmpiricalClaim, ReferenceModels, TrainingCost
 from workers.judge.samples.samples import halves
 from workers.judge.scores.canary import canary_arrays, read_canary, said_of_canary
-from workers.judge.scores.committed_rows import CommittedRows
-from workers.judge.scores.order import SIDES, nameless
+from workers.judge.scores.order import SIDES, CommittedRows, nameless
 from workers.judge.silos import SilosClaim
 
 # The version of the verifier that judged. An attempt before a certified one may have been

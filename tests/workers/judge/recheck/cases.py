@@ -37,8 +37,8 @@ from workers.judge.recheck.files import RecheckFiles
 from workers.judge.recheck.lines import Line, Recheck
 from workers.judge.samples.empirical import VERIFIER
 from workers.judge.samples.empirical_claim import EmpiricalClaim
-from workers.judge.scores.committed_rows import CommittedRows
 from workers.judge.scores.file import decode_scores, encode_scores
+from workers.judge.scores.order import CommittedRows
 
 MODEL = encode_tensors({"weight": np.ones((2, 3), dtype=np.float32)}, {"kind": "network/1"})
 BEFORE = sha256(b"the model before").hexdigest()
