@@ -28,7 +28,7 @@ from app.ledger.guard import ForkedError, SigningGuard
 from app.ledger.log_files import read_log_keys
 from app.ledger.startup import GUARD, load_entry_key
 from app.ledger.storage import NodeTable
-from app.ledger.tail import read_tail
+from app.ledger.transaction import read_tail
 from app.reconcile.journal import RESTORED
 from app.settings import Settings
 from app.vault.journal import FILE as JOURNAL

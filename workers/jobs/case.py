@@ -16,7 +16,7 @@ from app.service.context import Services
 from app.service.scope import owners
 from app.vault.errors import ShreddedError
 from lethe.certificates import shape
-from lethe.certificates.retained import Removal, record_commitment
+from lethe.certificates.evidence import Removal, record_commitment
 from lethe.errors import LetheError
 from lethe.log.entries import Leaf as LogLeaf
 from models import (

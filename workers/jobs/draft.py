@@ -20,7 +20,7 @@ from app.service.context import Services
 from lethe import canonical
 from lethe.canonical import format_base64, parse_base64
 from lethe.certificates import shape
-from lethe.certificates.retained import Removal
+from lethe.certificates.evidence import Removal
 from lethe.certificates.retained_tree import Leaf as RetainedLeaf
 from lethe.certificates.statement import Purged
 from lethe.log.entries import CommitmentError, EntryError, Leaf

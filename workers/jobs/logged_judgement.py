@@ -19,8 +19,7 @@ from app.vault.errors import NotStoredError, ShreddedError
 from app.vault.master import ADD_BACK
 from lethe import canonical
 from lethe.certificates.errors import CertificateError
-from lethe.certificates.evidence import Evidence, parse_evidence
-from lethe.certificates.retained import Removal, record_commitment
+from lethe.certificates.evidence import Evidence, Removal, parse_evidence, record_commitment
 from lethe.errors import LetheError
 from lethe.log.entries import CommitmentError, EntryError, Leaf, parse_leaf
 from models import (

@@ -17,7 +17,7 @@ from app.reconcile.findings import FsckReport
 from app.reconcile.inputs import check_held_out
 from app.reconcile.model_events import CLOSED
 from lethe.certificates.errors import RemovalError
-from lethe.certificates.retained import record_commitment
+from lethe.certificates.evidence import record_commitment
 from lethe.certificates.retained_tree import Part, folded_root, joined
 from lethe.log.entries import MODEL_EVENT, EntryError, Leaf, parse_leaf
 from models import Artifact, ErasureRequest, LogEntry, Model, ModelVersion, Record, RetainedPage

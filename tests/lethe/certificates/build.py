@@ -19,8 +19,14 @@ from cryptography.hazmat.primitives.asymmetric.ec import (
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from lethe.certificates.bundle import build_bundle, hashedrekord_leaf, sign_envelope
-from lethe.certificates.evidence import Report, build_evidence, evidence_part
-from lethe.certificates.retained import Removal, prove_removal, record_commitment
+from lethe.certificates.evidence import (
+    Removal,
+    Report,
+    build_evidence,
+    evidence_part,
+    prove_removal,
+    record_commitment,
+)
 from lethe.certificates.retained_tree import RetainedTree
 from lethe.certificates.shape import read
 from lethe.certificates.statement import (

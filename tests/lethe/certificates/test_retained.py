@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from lethe.canonical import format_base64, parse_base64
 from lethe.certificates import shape
 from lethe.certificates.errors import RemovalError, ShapeError
-from lethe.certificates.retained import (
+from lethe.certificates.evidence import (
     Removal,
     RemovedRecord,
     check_sets,

@@ -13,7 +13,7 @@ from app.reconcile.fsck.run import fsck
 from app.reconcile.judgement import CONTRADICTED, Event
 from app.settings import Settings
 from lethe.certificates import shape
-from lethe.certificates.retained import Removal, prove_removal, record_commitment
+from lethe.certificates.evidence import Removal, prove_removal, record_commitment
 from lethe.certificates.retained_tree import RetainedTree
 from lethe.certificates.statement import AttemptPart, read_escalation
 from lethe.signing.keys import PrivateKey

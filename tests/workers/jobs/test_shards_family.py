@@ -18,7 +18,7 @@ from sklearn.dummy import DummyClassifier
 from sklearn.ensemble import RandomForestClassifier
 from sqlmodel import Session, select
 
-from lethe.certificates.retained import record_commitment
+from lethe.certificates.evidence import record_commitment
 from lethe.signing.keys import generate_key
 from models import Artifact, Model, ModelVersion, Record, RequestEvent, Subject
 from tests.installation import Installation

@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner
 from sqlmodel import Session, select
 
-from lethe.certificates.retained import record_commitment
+from lethe.certificates.evidence import record_commitment
 from lethe.client import Client
 from models import Artifact, ModelVersion, Record, RequestEvent
 from tests.installation import Installation

@@ -18,7 +18,7 @@ from sqlmodel import Session, select
 
 from app.service.access import silo_keys
 from lethe.certificates import shape
-from lethe.certificates.retained import Removal, record_commitment
+from lethe.certificates.evidence import Removal, record_commitment
 from models import Job
 from workers.arrays import Labels, Matrix
 from workers.errors import RefusedError

@@ -18,7 +18,7 @@ from safetensors.numpy import load, save
 from sqlmodel import Session, select
 
 from app.service.context import Services
-from lethe.certificates.retained import record_commitment
+from lethe.certificates.evidence import record_commitment
 from models import Model, Record
 from workers.errors import RefusedError
 from workers.jobs.leases.lease import JobContext

@@ -23,7 +23,7 @@ from app.reconcile.inputs import versions_of
 from app.service.context import Services
 from app.vault.features import FETCH
 from lethe.certificates import shape
-from lethe.certificates.retained import Removal
+from lethe.certificates.evidence import Removal
 from lethe.certificates.retained_tree import EMPTY_ROOT
 from models import FeatureBlock, Model, ModelVersion, Subject
 from models.database.session import chunks

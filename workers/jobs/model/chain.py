@@ -16,7 +16,7 @@ from app.ledger.sequencer import Ledger
 from app.retained_pages import RetainedSet, leaves, load
 from lethe.canonical import parse_base64
 from lethe.certificates.errors import RemovalError
-from lethe.certificates.retained import prove_removal
+from lethe.certificates.evidence import prove_removal
 from lethe.certificates.retained_tree import Leaf, RetainedTree, folded_root, retained_root
 from models import Model, ModelVersion
 from workers.jobs.model.logged import NotLoggedError, check_logged

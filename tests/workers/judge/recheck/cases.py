@@ -6,9 +6,14 @@ from typing import Any
 
 import numpy as np
 
+from lethe.certificates.evidence import (
+    Removal,
+    build_evidence,
+    evidence_part,
+    prove_removal,
+    scores_part,
+)
 from lethe.certificates.evidence import Report as EvidenceReport
-from lethe.certificates.evidence import build_evidence, evidence_part, scores_part
-from lethe.certificates.retained import Removal, prove_removal
 from lethe.certificates.retained_tree import RetainedTree, retained_root
 from lethe.certificates.shape import read
 from lethe.certificates.statement import (

@@ -14,7 +14,7 @@ import torch
 from sqlmodel import Session, select
 
 from app.service.context import Services
-from lethe.certificates.retained import record_commitment
+from lethe.certificates.evidence import record_commitment
 from models import Model, Subject
 from workers.arrays import Labels, Matrix
 from workers.families.network.config import NetworkConfig, network_config

@@ -22,8 +22,8 @@ from torch.optim.sgd import sgd
 from workers.errors import RefusedError
 from workers.training.fedavg.base import ClientData, ClientUpdate, RoundTask, check_data
 from workers.training.fedavg.client.flops import training_flops
-from workers.training.fedavg.client.losses import loss_of
 from workers.training.fedavg.config import LocalConfig
+from workers.training.fedavg.evaluate import loss_of
 from workers.training.fedavg.seeds import stream
 from workers.training.networks.weights import difference, weights_of, with_weights
 
