@@ -15,7 +15,7 @@ from sqlalchemy.engine import Engine
 from sqlmodel import Session, col
 
 from models import ScheduleLease
-from models.database.clock import clock
+from models.database.types import clock
 
 RENEW_S = 5.0
 LEASES = 3  # renewal intervals that a lease lasts: two renewals may be missed

@@ -41,7 +41,7 @@ from app.witnesses.standing import are_up, contradictions, standings
 from lethe.certificates.statement import Outcome
 from lethe.errors import LetheError
 from models import Certificate, Delivery, ErasureRequest, Job
-from models.database.clock import clock
+from models.database.types import clock
 from models.erasure_request import OPEN
 
 if TYPE_CHECKING:

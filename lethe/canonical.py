@@ -1,9 +1,11 @@
-"""One byte string for one JSON value: the JSON Canonicalization Scheme (RFC 8785).
+"""One spelling for each value: JSON by RFC 8785, base64 and decimals.
 
-All JSON that Lethe hashes or signs is in this form, and all that it reads back must be, so that
-a signed document has exactly one spelling.
+All that Lethe hashes or signs is in this form, and all that it reads back must be. If a signed
+text could be respelled without breaking its signature, one statement would have two hashes.
 """
 
+import base64
+import binascii
 import json
 from typing import Any
 
@@ -94,4 +96,36 @@ def decode(data: bytes) -> Any:
         raise NotCanonicalError("the bytes are not valid JSON") from None
     if canonical != data:
         raise NotCanonicalError("the JSON is valid but not in RFC 8785 canonical form")
+    return value
+
+
+def format_base64(data: bytes) -> str:
+    """Return standard, padded base64 (RFC 4648 section 4)."""
+    return base64.b64encode(data).decode("ascii")
+
+
+def parse_base64(text: str) -> bytes:
+    """Parse standard base64. Raises ValueError for other spellings than `format_base64`'s.
+
+    Python's own decoder accepts non-zero padding bits: "QQ==" and "QR==" are both b"A".
+    """
+    try:
+        data = base64.b64decode(text, validate=True)
+    except binascii.Error:
+        raise ValueError("not base64") from None
+    if format_base64(data) != text:
+        raise ValueError("not canonical base64")
+    return data
+
+
+def parse_decimal(text: str, limit: int) -> int:
+    """Parse a decimal below `limit`. Raises ValueError for signs, spaces, leading zeros.
+
+    int() also accepts "+1", " 1", "1_0" and the digits of other scripts.
+    """
+    if not text or len(text) > len(str(limit)):  # int() takes quadratic time
+        raise ValueError("not a decimal number in range")
+    value = int(text)
+    if str(value) != text or not 0 <= value < limit:
+        raise ValueError("not a decimal number in range")
     return value

@@ -6,8 +6,14 @@ from typing import Any
 from sqlalchemy import Column
 from sqlmodel import Field, SQLModel
 
-from models.database.sealed import SealedBytes, SealedJSON, SealedText
-from models.database.types import LogNumber, UTCDateTime, utcnow
+from models.database.types import (
+    LogNumber,
+    SealedBytes,
+    SealedJSON,
+    SealedText,
+    UTCDateTime,
+    utcnow,
+)
 
 
 class RequesterKey(SQLModel, table=True):

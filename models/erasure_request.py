@@ -9,8 +9,15 @@ from typing import Any
 from sqlalchemy import JSON, Column, Index, UniqueConstraint, text
 from sqlmodel import Field, SQLModel
 
-from models.database.sealed import SealedBytes, SealedJSON, SealedText, Tagged
-from models.database.types import LogNumber, UTCDateTime, utcnow
+from models.database.types import (
+    LogNumber,
+    SealedBytes,
+    SealedJSON,
+    SealedText,
+    Tagged,
+    UTCDateTime,
+    utcnow,
+)
 
 ENDED = ("certified", "failed", "refused", "withdrawn")  # states after which no job runs
 # A query uses the index of open requests only with exactly this condition.

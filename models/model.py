@@ -6,8 +6,7 @@ from typing import Any
 from sqlalchemy import JSON, BigInteger, Column, Index, LargeBinary, UniqueConstraint, text
 from sqlmodel import Field, SQLModel
 
-from models.database.sealed import SealedText, Tagged
-from models.database.types import LogNumber, UTCDateTime, utcnow
+from models.database.types import LogNumber, SealedText, Tagged, UTCDateTime, utcnow
 
 
 class Model(SQLModel, table=True):

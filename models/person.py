@@ -6,8 +6,14 @@ from typing import Any
 from sqlalchemy import Column, Index, LargeBinary, column, false, true
 from sqlmodel import Field, SQLModel
 
-from models.database.sealed import SealedBytes, SealedJSON, SealedName, SealedText
-from models.database.types import LogNumber, UTCDateTime
+from models.database.types import (
+    LogNumber,
+    SealedBytes,
+    SealedJSON,
+    SealedName,
+    SealedText,
+    UTCDateTime,
+)
 
 LEARNED, HELD_OUT, ERASED = "learned", "held-out", "erased"
 _LISTED = column("closed_at").is_(None) & column("answered").is_(true())

@@ -5,8 +5,7 @@ from datetime import datetime
 from sqlalchemy import Column, Index, LargeBinary, UniqueConstraint, text
 from sqlmodel import Field, SQLModel
 
-from models.database.sealed import SealedName, SealedText, Tagged
-from models.database.types import UTCDateTime
+from models.database.types import SealedName, SealedText, Tagged, UTCDateTime
 
 CLAIMED = "claimed_by IS NOT NULL"
 

@@ -5,8 +5,7 @@ from datetime import datetime
 from sqlalchemy import Column
 from sqlmodel import Field, SQLModel
 
-from models.database.sealed import SealedBytes, SealedText
-from models.database.types import LogNumber, UTCDateTime
+from models.database.types import LogNumber, SealedBytes, SealedText, UTCDateTime
 
 
 class RetentionRemoval(SQLModel, table=True):

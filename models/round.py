@@ -6,8 +6,7 @@ from typing import Any
 from sqlalchemy import JSON, Column, Text
 from sqlmodel import Field, SQLModel
 
-from models.database.sealed import SealedJSON, SealedText
-from models.database.types import LogNumber, UTCDateTime, utcnow
+from models.database.types import LogNumber, SealedJSON, SealedText, UTCDateTime, utcnow
 
 
 class Round(SQLModel, table=True):

@@ -27,8 +27,8 @@ from app.vault.master import RootSecret
 from app.vault.seal import new_key
 from lethe.signing.keys import PrivateKey
 from migrations.runner import upgrade
-from models.database.sealed import seal_columns
 from models.database.session import make_engine
+from models.database.types import seal_columns
 from tests import sizes
 from tests.beginnings import BEGUN, Originals, beginning
 from tests.probes import record

@@ -15,7 +15,7 @@ from sqlalchemy.util import LRUCache
 from sqlmodel.main import default_registry
 
 import models.database.session
-from models.database.sealed import Sealer, sealer_of
+from models.database.types import Sealer, sealer_of
 
 KEPT = 5000  # compiled statements; a test of another key adds some hundred
 

@@ -1,14 +1,24 @@
-"""The array types of all methods."""
+"""The array types of all methods, and arrays with a little metadata as one safetensors file.
 
+The file has exactly one encoding. The safetensors library writes its metadata from a hash map,
+in an order that differs from process to process, so the header is written here: keys sorted,
+one metadata key that holds canonical JSON, spaces up to a multiple of eight. Any safetensors
+reader opens the result. Parsing is by round trip: bytes that the encoder would not write are
+rejected.
+"""
+
+import json
 import tokenize
 import zipfile
 import zlib
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from workers.errors import RefusedError
+from workers.errors import ArtifactError, RefusedError
 
 Matrix = NDArray[np.float64]
 IntMatrix = NDArray[np.int64]
@@ -45,3 +55,98 @@ class Rows:
 
     def __len__(self) -> int:
         return len(self.codes)
+
+
+METADATA_KEY = "lethe"
+DTYPES = {
+    "BOOL": "|b1",
+    "F32": "<f4",
+    "F64": "<f8",
+    "I8": "|i1",
+    "I16": "<i2",
+    "I32": "<i4",
+    "I64": "<i8",
+    "U8": "|u1",
+    "U16": "<u2",
+    "U32": "<u4",
+    "U64": "<u8",
+}
+MALFORMED = (
+    AttributeError,
+    KeyError,
+    OverflowError,
+    RecursionError,
+    TypeError,
+    ValueError,
+)
+
+
+def dtype_name(array: NDArray[Any]) -> str:
+    """Return the safetensors name of a dtype: F32, I64."""
+    if array.dtype.kind == "b":
+        return "BOOL"
+    if array.dtype.kind not in "fiu":  # numpy's text dtypes spell U too
+        return array.dtype.name
+    return f"{array.dtype.kind.upper()}{8 * array.dtype.itemsize}"
+
+
+def encode_tensors(arrays: Mapping[str, NDArray[Any]], metadata: Mapping[str, object]) -> bytes:
+    """Return the file of arrays of DTYPES and JSON metadata: a pure function.
+
+    Raises ArtifactError for another type, a reserved name, or metadata that is not JSON.
+    """
+    try:
+        header: dict[str, object] = {"__metadata__": {METADATA_KEY: _canonical(metadata)}}
+    except MALFORMED:
+        raise ArtifactError("the metadata is not JSON with finite numbers") from None
+    parts, offset = [], 0
+    for name in sorted(arrays):
+        kind = dtype_name(arrays[name])
+        if kind not in DTYPES or name in header:
+            raise ArtifactError("an array has a type or a name that the file cannot hold")
+        parts.append(arrays[name].astype(DTYPES[kind]).tobytes())
+        end = offset + len(parts[-1])
+        header[name] = {
+            "data_offsets": [offset, end],
+            "dtype": kind,
+            "shape": list(arrays[name].shape),
+        }
+        offset = end
+    text = _canonical(header).encode("ascii")
+    text += b" " * (-len(text) % 8)
+    return b"".join([len(text).to_bytes(8, "little"), text, *parts])
+
+
+def decode_tensors(data: bytes) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+    """Return (arrays, metadata) of a file that `encode_tensors` would write, byte for byte.
+
+    The arrays are writable copies. Raises ArtifactError for any other bytes.
+    """
+    try:
+        arrays, metadata = parse_tensors(data)
+        if isinstance(metadata, dict) and encode_tensors(arrays, metadata) == data:
+            return arrays, metadata
+    except (ArtifactError, *MALFORMED):
+        pass  # reported below, like bytes that parse but differ
+    raise ArtifactError("these bytes are not a canonical safetensors file: fetch it again")
+
+
+def parse_tensors(data: bytes) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+    """Return (arrays, metadata) of a file that need not be in the canonical encoding.
+
+    For callers that compare the file with what they would write. Raises one of MALFORMED.
+    """
+    end = 8 + int.from_bytes(data[:8], "little")
+    header = json.loads(data[8:end])
+    metadata: dict[str, Any] = json.loads(header.pop("__metadata__")[METADATA_KEY])
+    arrays: dict[str, NDArray[Any]] = {}
+    for name, entry in header.items():
+        first, last = entry["data_offsets"]
+        values = np.frombuffer(data[end + first : end + last], DTYPES[entry["dtype"]])
+        native = values.astype(values.dtype.newbyteorder("="))
+        arrays[name] = native.reshape(entry["shape"])
+    return arrays, metadata
+
+
+def _canonical(value: object) -> str:
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)

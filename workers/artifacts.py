@@ -9,11 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from workers.arrays import Head, Matrix
+from workers.arrays import MALFORMED, Head, Matrix, dtype_name, encode_tensors, parse_tensors
 from workers.errors import ArtifactError, RefusedError
 from workers.methods.ridge.base import RidgeConfig, RidgeState
 from workers.methods.ridge.statistics.gram import RidgeStatistics
-from workers.tensor_file import MALFORMED, dtype_name, encode_tensors, parse_tensors
 
 # A correctly rounded float32 head is a pure function of the retained rows; a float64 head is
 # whatever its method computed; the kind tells them apart.

@@ -31,8 +31,8 @@ from app.ledger.startup import GUARD, require_schema
 from app.ledger.storage import NodeTable
 from app.settings import Settings
 from lethe import canonical
+from lethe.canonical import format_base64
 from lethe.files import PARTIAL
-from lethe.log.spelling import format_base64
 from migrations import HEAD
 from models.database.session import reading
 from models.database.types import utcnow

@@ -48,9 +48,9 @@ from app.ledger.startup import GUARD, SchemaError, require_schema
 from app.ledger.storage import NodeTable
 from app.settings import Settings
 from app.steps import reached
+from lethe.canonical import format_base64
 from lethe.files import PARTIAL
 from lethe.log.checkpoint import Checkpoint
-from lethe.log.spelling import format_base64
 from migrations import HEAD
 from models.database.session import reading
 from models.database.types import utcnow

@@ -24,8 +24,7 @@ from app.reconcile.people import hand_over, rows_if_logged
 from app.service.desk.people import keep_sums
 from app.service.queue import PARKED
 from app.vault.journal import ErasureJournal, JournalError, Line
-from app.vault.master import RootSecret
-from app.vault.model_key import open_tombstone_key, record_tag
+from app.vault.master import RootSecret, open_tombstone_key, record_tag
 from app.vault.wipe import DELETED, is_wiped, wipe
 from lethe.log.entries import ERASURE_EVENT, HASHEDREKORD, Leaf
 from models import (

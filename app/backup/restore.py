@@ -28,18 +28,18 @@ from app.ledger.guard import ForkedError, SigningGuard
 from app.ledger.log_files import read_log_keys
 from app.ledger.startup import GUARD, load_entry_key
 from app.ledger.storage import NodeTable
-from app.ledger.tail import read_tail
+from app.ledger.transaction import read_tail
 from app.reconcile.journal import RESTORED
 from app.settings import Settings
 from app.vault.journal import FILE as JOURNAL
 from app.vault.journal import ErasureJournal
 from app.vault.master import RootSecret
+from lethe.canonical import format_base64
 from lethe.files import PARTIAL, write_durably
 from lethe.log.checkpoint import Checkpoint
-from lethe.log.spelling import format_base64
 from lethe.log.tree import EMPTY_ROOT
 from migrations.runner import upgrade
-from models.database.sealed import seal_columns
+from models.database.types import seal_columns
 
 HALF = b"remove this directory, and run `lethe restore` with --keys\n"  # not all keys are here
 

@@ -13,9 +13,8 @@ from typing import Any, BinaryIO
 from sqlalchemy import Connection, Table, func, insert, select, text
 
 import models  # noqa: F401 - registers every table
-from lethe.log.spelling import format_base64, parse_base64
-from models.database.sealed import as_stored
-from models.database.types import METADATA
+from lethe.canonical import format_base64, parse_base64
+from models.database.types import METADATA, as_stored
 
 FETCH = 500  # rows in memory at once
 

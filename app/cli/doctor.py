@@ -34,9 +34,8 @@ from lethe.cli.options import plain
 from lethe.errors import LetheError
 from lethe.install import with_extra
 from models import Job, ScheduleLease
-from models.database.clock import clock
 from models.database.session import opened_engine, reading
-from models.database.types import utcnow
+from models.database.types import clock, utcnow
 
 LATE = timedelta(minutes=5)  # a job's wait, without a busy worker, that counts as a failure
 LEFT = timedelta(hours=1)  # age at which a killed command's scratch directory is reported

@@ -10,8 +10,7 @@ from app.ledger.log_files import LOG_KEY
 from app.settings import Settings
 from app.vault import root
 from app.vault.errors import SealError
-from app.vault.master import RootSecret, given
-from app.vault.model_key import open_tombstone_key
+from app.vault.master import RootSecret, given, open_tombstone_key
 from models import Model
 from models.database.session import reading
 

@@ -19,6 +19,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from lethe import canonical
+from lethe.canonical import format_base64, parse_base64
 from lethe.errors import LetheError
 from lethe.files import write_durably
 from lethe.log.checkpoint import (
@@ -27,7 +28,6 @@ from lethe.log.checkpoint import (
     format_checkpoint,
     parse_checkpoint,
 )
-from lethe.log.spelling import format_base64, parse_base64
 
 WAIT_S = 5.0  # for the file's lock; a holder only writes a line and syncs it
 MAX_LINE = 2048  # bytes; an origin of 200 characters has at most 800

@@ -1,14 +1,18 @@
 """Writes events to the log together with the openings of their commitments.
 
 A leaf holds a commitment; the event itself and its key stay in tables that can be erased.
+
+A model's log entry `model.registered` commits to the digest of its pinned columns.
 """
 
+import hashlib
 import secrets
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, Literal
 
 from app.ledger.transaction import Transaction
+from lethe import canonical
 from lethe.catalogue import check_event
 from lethe.log.entries import (
     COMMITMENT_KEY_SIZE,
@@ -26,7 +30,7 @@ from lethe.log.entries import (
     service_key_leaf,
 )
 from lethe.log.key_changes import KeyChange, MasterKeyChange
-from models import ErasureRequest, KeyEvent, RequestEvent
+from models import ErasureRequest, KeyEvent, Model, ModelVersion, RequestEvent
 
 
 def opening(ref: str, event: str, at: datetime, payload: Mapping[str, Any]) -> dict[str, Any]:
@@ -157,3 +161,59 @@ def record_retention_event(
     check_event("retention", event, {"counts": counts, "before": before, "items": items})
     assert event == RETENTION_ENDED
     return tx.append(retention_leaf(ended, items, tx.now.date()))
+
+
+PINNED = ("config", "classes", "method", "extractor", "decide", "cooling_off")
+UNREADABLE = "unreadable"  # in place of the digest of JSON that has no canonical form
+
+
+def pinned_of(model: Model) -> dict[str, Any]:
+    """Return the current values of a model's pinned columns."""
+    return {name: getattr(model, name) for name in PINNED}
+
+
+def digest_of(pinned: dict[str, Any]) -> str:
+    """Return the digest of pinned values, as logged at registration."""
+    return hashlib.sha256(canonical.encode(pinned)).hexdigest()
+
+
+def stored_digest(model: Model) -> str:
+    """Return the digest of a model's current pinned values, UNREADABLE if they have none.
+
+    Anyone with write access to the database can store arbitrary JSON there, such as NaN.
+    """
+    try:
+        return digest_of(pinned_of(model))
+    except (ValueError, RecursionError):
+        return UNREADABLE
+
+
+def registered_policy(model: Model, digest: str) -> tuple[str, int] | None:
+    """Return `decide` and `cooling_off` of the registration with this logged digest.
+
+    Returns None if any other pinned column differs from the registration.
+    """
+    for decide in ("review", "at-once"):
+        try:
+            if digest_of({**pinned_of(model), "decide": decide}) == digest:
+                return decide, model.cooling_off
+        except (ValueError, RecursionError):
+            return None
+    return None
+
+
+def digests_of(version: ModelVersion) -> dict[str, str | None]:
+    """Return a version's digests as its log entry names them.
+
+    held-out: of the measurement on held-out rows, None if there is none.
+    """
+    try:
+        measured = None if version.held_out is None else digest_of(version.held_out)
+    except (ValueError, RecursionError):
+        measured = UNREADABLE
+    return {
+        "head": version.head_digest,
+        "statistics": version.statistics_digest,
+        "retained": bytes(version.retained_root).hex(),
+        "held-out": measured,
+    }

@@ -27,7 +27,7 @@ from lethe import canonical
 from lethe.errors import LetheError
 from lethe.files import write_durably
 from models import BearerToken, RequesterKey, Webhook
-from models.database.sealed import UnsealedError
+from models.database.types import UnsealedError
 
 FILE = "revoked.list"
 Row = RequesterKey | BearerToken | Webhook

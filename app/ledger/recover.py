@@ -29,8 +29,7 @@ from lethe.log.follow import read_log
 from lethe.log.key_history import KeyHistoryError
 from lethe.log.log_keys import LogKeys
 from lethe.log.note import NoteError
-from lethe.log.peaks import Peaks
-from lethe.log.tree import leaf_hash
+from lethe.log.tree import Peaks, leaf_hash
 from models import LogCheckpoint, LogEntry
 from models.database import bulk
 

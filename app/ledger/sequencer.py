@@ -9,8 +9,8 @@ A crash between two of these lines loses nothing: the next transaction or the ne
 continues at the following line.
 
 Entries above the guard's size are signed only if each has a MAC under `entries.key`, and the
-tree over them is computed from their leaves (`app.ledger.tail`): write access to the database
-without the key gets nothing signed.
+tree over them is computed from their leaves (`app.ledger.transaction`): write access to the
+database without the key gets nothing signed.
 """
 
 import logging
@@ -38,12 +38,11 @@ from app.ledger.guard import (
     require_extends,
 )
 from app.ledger.lock import LogState
+from app.ledger.log_files import LogSigners, Signers
 from app.ledger.named import require_named
 from app.ledger.receipt import Appended, EntryReceipt, Published, UnpublishedError, read_receipt
-from app.ledger.signers import LogSigners, Signers
 from app.ledger.storage import NodeCache, NodeTable
-from app.ledger.tail import Tail, read_on, read_tail
-from app.ledger.transaction import Transaction
+from app.ledger.transaction import Tail, Transaction, read_on, read_tail
 from app.steps import reached
 from lethe.errors import LetheError
 from lethe.log.checkpoint import Checkpoint

@@ -71,8 +71,8 @@ from lethe.log.note import NoteError, NoteSigner, NoteVerifier, read_note
 from lethe.signing.errors import KeyFormatError
 from lethe.signing.keys import P256Key, public_pem
 from migrations import HEAD
-from models.database.sealed import seal_columns
 from models.database.session import make_engine, reading
+from models.database.types import seal_columns
 
 GUARD = "log.guard.json"
 ENTRIES_KEY = "entries.key"

@@ -7,8 +7,7 @@ from datetime import timedelta
 
 from sqlmodel import Session, col, func, select
 
-from app.ledger.journal import record_model_event
-from app.ledger.pinned import digest_of
+from app.ledger.journal import digest_of, record_model_event
 from app.ledger.transaction import Transaction
 from app.method_audits import views
 from app.method_audits.reports import read_report

@@ -12,7 +12,7 @@ from typing import Any
 
 import rfc8785
 
-from app.ledger import pinned
+from app.ledger import journal
 from lethe import canonical
 from models import Model
 
@@ -34,7 +34,7 @@ def about(
     return {
         "audit": audit_id,
         "config": dict(config),
-        "registration": pinned.digest_of(pinned.pinned_of(model)),
+        "registration": journal.digest_of(journal.pinned_of(model)),
         "method": version,
         "code": code,
     }

@@ -27,7 +27,7 @@ from app.problems import NotFoundError
 from app.service.context import Services
 from lethe.errors import LetheError
 from models import Callback, Delivery
-from models.database.clock import clock
+from models.database.types import clock
 
 log = logging.getLogger(__name__)
 

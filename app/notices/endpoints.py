@@ -19,7 +19,7 @@ from app.notices.writing import write
 from app.problems import ConflictError, NotFoundError
 from app.service.context import Services
 from models import Webhook
-from models.database.clock import clock
+from models.database.types import clock
 
 MOST = 100
 OVERLAP = timedelta(hours=24)  # both secrets sign after a rotation

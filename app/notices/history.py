@@ -13,7 +13,7 @@ from app.problems import ConflictError, NotFoundError
 from app.service.context import Services
 from app.service.paging import format_cursor, parse_cursor
 from models import Delivery
-from models.database.clock import clock
+from models.database.types import clock
 
 CALLBACK = "cb_"  # ids of callbacks begin with it
 

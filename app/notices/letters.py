@@ -27,7 +27,7 @@ from app.service.desk import cases, queue
 from app.service.parts import ENDED, ERASING, FOLLOWING, load
 from lethe.words.reasons import reason_in, remedies_in
 from models import Case, Delivery, ErasureRequest, RequestEvent
-from models.database.clock import clock
+from models.database.types import clock
 
 BY = "lethe: notice"  # in place of an officer's name in the log's entry of an opened contact
 LISTED = 20  # requests of each kind in a digest

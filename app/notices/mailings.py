@@ -14,7 +14,7 @@ from app.service.context import Services
 from app.service.deadlines import zone_of
 from app.service.parts import ERASING, FOLLOWING
 from models import Case, Delivery, ErasureRequest
-from models.database.clock import clock
+from models.database.types import clock
 
 # May end the last part of a case; whether one did is checked when the mail is written.
 ENDS = ("request.certified", "request.refused", "request.withdrawn")

@@ -22,7 +22,7 @@ from app.service.requests import is_overdue
 from lethe import canonical
 from lethe.log.entries import CommitmentError, EntryError, Leaf, parse_leaf
 from models import Delivery, ErasureRequest, RequestEvent
-from models.database.clock import clock
+from models.database.types import clock
 
 LABEL = "lethe notices 1"
 DECISIONS = {"request.approved": "approved", "request.refused": "refused"}

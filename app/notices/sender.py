@@ -13,7 +13,7 @@ from app.notices import alarms, deliver, mailings, outbox
 from app.notices.callbacks import rows as callbacks
 from app.notices.callbacks.form import OWN, Form
 from app.service.context import Services
-from models.database.clock import clock
+from models.database.types import clock
 
 log = logging.getLogger(__name__)
 

@@ -11,7 +11,7 @@ from app.notices import events
 from app.notices.notice import delivery_id
 from app.service.context import Services
 from models import Delivery
-from models.database.clock import clock
+from models.database.types import clock
 
 T = TypeVar("T")
 Owed = tuple[str, str, str]  # receiver, event, about

@@ -49,7 +49,7 @@ from models import (
     RetentionRemoval,
     Verification,
 )
-from models.database.clock import clock
+from models.database.types import clock
 
 AT_ONCE = 100  # items in one transaction; bounds how long others wait
 ENDED = "retention.ended"

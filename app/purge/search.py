@@ -19,8 +19,8 @@ from app.settings import Settings
 from app.vault.artifacts import ArtifactStore
 from app.vault.features import FeatureVault
 from app.vault.master import RootSecret
-from models.database.sealed import seal_columns
 from models.database.session import opened_engine, reading
+from models.database.types import seal_columns
 
 PIECE = 8 * 2**20  # bytes read at once
 BESIDE = ("", "-wal", "-journal", "-shm")  # the files of a SQLite database

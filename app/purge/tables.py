@@ -17,8 +17,7 @@ from app.reconcile.people import people_key, stored_rows, tag_conditions
 from app.service.requests import CLOSED
 from app.vault.artifacts import ArtifactStore
 from app.vault.features import FeatureVault
-from app.vault.master import RootSecret
-from app.vault.model_key import open_tombstone_key, record_tag
+from app.vault.master import RootSecret, open_tombstone_key, record_tag
 from lethe.errors import LetheError
 from lethe.identity import KINDS, IdentityError, digests
 from models import (
@@ -30,8 +29,7 @@ from models import (
     Tombstone,
     Verification,
 )
-from models.database.sealed import Sealed, Tagged
-from models.database.types import METADATA
+from models.database.types import METADATA, Sealed, Tagged
 from models.person import ERASED
 
 FETCH = 500  # rows in memory at once

@@ -7,7 +7,7 @@ from typing import Any
 
 from sqlmodel import Session, col, select
 
-from lethe.log.peaks import Peaks
+from lethe.log.tree import Peaks
 from models import Artifact
 
 NOT_OPENED = "not checked: the master key is not here"

@@ -20,8 +20,7 @@ from app.reconcile.deleted import deleted_by
 from app.reconcile.judgement import EXECUTED
 from app.reconcile.model_events import CLOSED
 from app.vault.journal import Erased, ErasureJournal, JournalError, Line
-from app.vault.master import RootSecret
-from app.vault.model_key import ADD_BACK, open_tombstone_key, record_tag
+from app.vault.master import ADD_BACK, RootSecret, open_tombstone_key, record_tag
 from app.vault.wipe import is_wiped
 from lethe.log.entries import MODEL_EVENT, EntryError, Leaf, parse_leaf
 from models import LogEntry, Model, Record, Tombstone

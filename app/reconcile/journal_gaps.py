@@ -25,12 +25,10 @@ from app.reconcile.judgement import EXECUTED, RECEIVED, VERIFIED, Event, opened
 from app.reconcile.model_events import KIND, REF, REQUEST, signed_leaves
 from app.vault.artifacts import ArtifactStore
 from app.vault.journal import LINE, ErasureJournal, Line
-from app.vault.master import RootSecret
-from app.vault.model_key import open_tombstone_key, record_tag
+from app.vault.master import RootSecret, open_tombstone_key, record_tag
 from lethe import canonical
 from lethe.certificates import shape
-from lethe.certificates.evidence import parse_evidence
-from lethe.certificates.retained import Removal, record_commitment
+from lethe.certificates.evidence import Removal, parse_evidence, record_commitment
 from lethe.certificates.retained_tree import retained_root
 from lethe.errors import LetheError
 from lethe.log.entries import MODEL_EVENT, Leaf, parse_leaf

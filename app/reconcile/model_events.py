@@ -35,9 +35,8 @@ from lethe.log.entries import (
     Leaf,
     parse_leaf,
 )
-from lethe.log.peaks import Peaks
 from lethe.log.proofs import ProofError, check_inclusion, inclusion_proof
-from lethe.log.tree import leaf_hash
+from lethe.log.tree import Peaks, leaf_hash
 from models import LogEntry
 from models.database.session import chunks, reading
 from models.erasure_request import ENDED

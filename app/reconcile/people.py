@@ -18,8 +18,7 @@ from app.ledger.sequencer import Ledger
 from app.reconcile.deleted import deleted_in
 from app.reconcile.findings import FsckReport
 from app.reconcile.model_events import model_events
-from app.vault.master import RootSecret
-from app.vault.model_key import open_tombstone_key
+from app.vault.master import RootSecret, open_tombstone_key
 from app.vault.people import PeopleKey, StoredRow, Sums
 from lethe.errors import LetheError
 from lethe.log.entries import Leaf, parse_leaf

@@ -43,7 +43,7 @@ from app.schemas.rounds import (
 from app.service.context import Services
 from app.service.scope import has_tombstone
 from app.service.signatures import current_key
-from app.vault.model_key import open_tombstone_key
+from app.vault.master import open_tombstone_key
 from lethe import canonical
 from lethe.identity import WIDTH
 from lethe.signing.http import SignedBy

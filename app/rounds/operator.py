@@ -17,7 +17,7 @@ from app.problems import (
     RoundOpenError,
     RoundStepError,
 )
-from app.reconcile.received import changed_since_received
+from app.reconcile.inputs import changed_since_received
 from app.rounds.messages import plan_digest
 from app.rounds.steps import (
     FEW,

@@ -53,7 +53,7 @@ from lethe.errors import LetheError
 from lethe.signing.http import SignedBy
 from models import Callback, ErasureRequest, Job, Model, Record, RequestEvent
 from models.database import bulk
-from models.database.sealed import SealedName, SealedText
+from models.database.types import SealedName, SealedText
 
 RECEIVED = "request.received"
 MISMATCH = "this Idempotency-Key came with another body before: use a new key"

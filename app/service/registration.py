@@ -8,8 +8,7 @@ from typing import Any
 from sqlmodel import Session, col, select
 
 from app import traces
-from app.ledger.journal import record_model_event
-from app.ledger.pinned import digest_of, pinned_of
+from app.ledger.journal import digest_of, pinned_of, record_model_event
 from app.ledger.transaction import Transaction
 from app.problems import ConflictError, ModelDeletedError, NotOverSilosError
 from app.reconcile.deleted import GONE, require_present
@@ -22,7 +21,7 @@ from app.service.desk import people
 from app.service.models import contributions, held_out, registry
 from app.service.models.held_out import HeldOutRows
 from app.uploads.checked import CheckedHeldOut, CheckedUpload
-from app.vault.model_key import UPLOAD, noise_commitment
+from app.vault.master import UPLOAD, noise_commitment
 from app.vault.wipe import DELETED
 from lethe import canonical
 from lethe.identity import unpack

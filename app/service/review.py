@@ -30,7 +30,7 @@ from app.service.context import Services
 from app.service.queue import PARKED
 from lethe.log.entries import CommitmentError, EntryError, Leaf
 from models import ErasureRequest, Job, Model, RequestEvent
-from models.database.clock import clock
+from models.database.types import clock
 
 AWAITING_REVIEW, COOLING_OFF, PAUSED = "awaiting-review", "cooling-off", "paused"
 HELD = (AWAITING_REVIEW, COOLING_OFF, PAUSED)  # held before the execution

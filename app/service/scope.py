@@ -15,8 +15,7 @@ from app.problems import (
     UnknownRecordError,
 )
 from app.schemas.requests import Level, Scope
-from app.vault.master import RootSecret
-from app.vault.model_key import ADD_BACK, open_tombstone_key, record_tag
+from app.vault.master import ADD_BACK, RootSecret, open_tombstone_key, record_tag
 from lethe.log.entries import parse_leaf
 from lethe.signing.errors import KeyNotEntitledError
 from models import (

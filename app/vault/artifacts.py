@@ -27,12 +27,21 @@ from sqlmodel import Session, col, select
 from app.vault.errors import NotStoredError, SealError, ShreddedError
 from app.vault.journal import OF_ERASURES, ErasureJournal
 from app.vault.master import RootSecret
-from app.vault.opened import ArtifactFile, OpenedArtifact
-from app.vault.seal import NONCE_SIZE, TAG_SIZE, SealStream, context, new_key, open_sealed, seal
+from app.vault.seal import (
+    NONCE_SIZE,
+    TAG_SIZE,
+    ArtifactFile,
+    OpenedArtifact,
+    SealStream,
+    context,
+    new_key,
+    open_sealed,
+    seal,
+)
 from lethe.files import PARTIAL, open_durably, open_plain, sync_directory, write_all_durably
 from models import Artifact
-from models.database.clock import clock
 from models.database.session import CHUNK, chunks, read_by_id, reading, unsynced
+from models.database.types import clock
 
 GRACE = timedelta(hours=1)  # longer than any transaction between a file and its row
 OVERHEAD = NONCE_SIZE + TAG_SIZE  # bytes of a file in addition to its content

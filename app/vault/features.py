@@ -23,9 +23,8 @@ from app.vault.master import RootSecret
 from app.vault.seal import context, new_key, open_sealed, seal
 from lethe.files import write_durably
 from models import FeatureBlock, Subject
-from models.database.sealed import tag_of
 from models.database.session import CHUNK, read_by_id, reading
-from models.database.types import utcnow
+from models.database.types import tag_of, utcnow
 
 Owner = tuple[str, ...]  # tags of client and subject
 OWNERS = "owners.named"  # marker in the keys directory: all keys are sealed for their owners

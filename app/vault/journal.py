@@ -4,7 +4,7 @@ A database restored from a backup contains people erased after that backup. The 
 durable before the erasing transaction commits, hence before anything is certified, and a
 restore replays it (`app.backup.reapply`). It holds keyed tags, no ids:
 
-- for a record, the tag in its tombstone (`app.vault.model_key.record_tag`);
+- for a record, the tag in its tombstone (`app.vault.master.record_tag`);
 - for a destroyed data key, HMAC-SHA256 of the wrapped key, keyed from the root secret.
 
 The file is append-only, with one numbered line of JSON per update that has the SHA-256 of the
@@ -30,9 +30,9 @@ from sqlmodel import Session, col
 from app.steps import reached
 from app.vault.master import RootSecret
 from lethe import canonical
+from lethe.canonical import format_base64, parse_base64
 from lethe.errors import LetheError
 from lethe.files import write_durably
-from lethe.log.spelling import format_base64, parse_base64
 from models import Artifact, Subject
 from models.database.session import chunks
 

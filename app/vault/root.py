@@ -18,8 +18,8 @@ from pathlib import Path
 from app.vault.errors import MasterKeyError, SealError
 from app.vault.seal import context, new_key, open_sealed, seal
 from lethe import canonical
+from lethe.canonical import format_base64, parse_base64
 from lethe.files import write_durably
-from lethe.log.spelling import format_base64, parse_base64
 
 FILE = "root.sealed"
 _KEYID = re.compile(r"[0-9a-f]{16}")

@@ -24,12 +24,11 @@ from models import (
     ModelVersion,
     RoundMember,
 )
-from models.database.clock import clock
 from models.database.session import chunks
-from models.database.types import METADATA
+from models.database.types import METADATA, clock
 
 DELETED = "deleted"  # the state of a deleted model
-HELD_OUT, HELD_OUT_KIND = "model.held-out", "held-out"  # as in app.reconcile.held_out
+HELD_OUT, HELD_OUT_KIND = "model.held-out", "held-out"  # as in app.reconcile.inputs
 # The record that the model existed and what was done with it. Requests keep their certificates
 # and evidence until their retention ends; audits keep their reports.
 KEPT = frozenset(

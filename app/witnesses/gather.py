@@ -30,8 +30,8 @@ from lethe.witness.ask import (
     WitnessFailureError,
 )
 from models import Certificate
-from models.database.clock import clock
 from models.database.session import reading
+from models.database.types import clock
 
 log = logging.getLogger(__name__)
 

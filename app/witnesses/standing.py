@@ -11,7 +11,7 @@ from lethe.errors import LetheError
 from lethe.log.note import NoteVerifier
 from lethe.log.policy import Policy
 from models import WitnessStanding
-from models.database.clock import clock
+from models.database.types import clock
 
 FORKED = "forked"  # the log's own key signed another tree: the one problem that proves itself
 CONTRADICTED = (

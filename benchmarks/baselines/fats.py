@@ -42,8 +42,8 @@ from workers.methods.network.base import (
 from workers.methods.network.baselines.at_clients import Procedure, holder_of
 from workers.training.fedavg.base import ClientData, ClientUpdate, RoundTask, Work, check_data
 from workers.training.fedavg.client.flops import training_flops
-from workers.training.fedavg.client.losses import loss_of
 from workers.training.fedavg.config import TrainingConfig
+from workers.training.fedavg.evaluate import loss_of
 from workers.training.fedavg.rounds import collect, make_tasks
 from workers.training.fedavg.seeds import derive
 from workers.training.fedavg.server import ServerState, apply, weighted_mean

@@ -8,7 +8,7 @@ import torch
 from workers.errors import RefusedError
 from workers.methods.network.base import UnlearningCase, UnmetNeedError
 from workers.training.fedavg.base import Answers, ClientUpdate, Engine, RoundTask
-from workers.training.fedavg.screen import screen
+from workers.training.fedavg.rounds import screen
 from workers.training.fedavg.server import apply, initial_state, weighted_mean
 from workers.training.networks.weights import Weights, initial_weights, size_of
 

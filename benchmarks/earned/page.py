@@ -12,7 +12,7 @@ from scipy.special import ndtri
 
 from benchmarks.soundness.report import table
 from lethe.certificates.statement import CheckPart
-from workers.judge.inference.levels import spent
+from workers.judge.inference.intervals import spent
 from workers.judge.inference.sizes import accuracy_power, auc_power, minimum_pairs
 from workers.judge.policy.policy import TAUS, USUAL, Policy
 

@@ -26,8 +26,8 @@ from benchmarks.faults.layer import CLOCK, MODES, Fault
 from benchmarks.faults.workloads import WORKLOADS
 from benchmarks.faults.wrapped import FAULT, SEEN, TOLD
 from lethe.client.errors import ClientError
-from models.database.sealed import seal_columns
 from models.database.session import make_engine
+from models.database.types import seal_columns
 from tests.e2e.fork_server import MODULES
 from tests.e2e.forked import fork_server
 from tests.e2e.harness import Process, Processes, running, stopped

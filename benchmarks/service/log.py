@@ -30,8 +30,7 @@ from app.vault.master import RootSecret
 from benchmarks.service.installation import Installation
 from lethe.log.checkpoint import Checkpoint
 from lethe.log.entries import ERASURE_EVENT, event_leaf
-from lethe.log.peaks import Peaks
-from lethe.log.tree import EMPTY_ROOT, leaf_hashes, node_hashes
+from lethe.log.tree import EMPTY_ROOT, Peaks, leaf_hashes, node_hashes
 from migrations.runner import upgrade
 from models import Artifact, LogCheckpoint
 from models.database.session import make_engine

@@ -41,8 +41,8 @@ from benchmarks.soak.load import FINAL, Load
 from benchmarks.soak.samples import sample
 from benchmarks.soak.service import KILLED, Service
 from models import ErasureRequest, LogEntry
-from models.database.sealed import seal_columns
 from models.database.session import opened_engine, reading
+from models.database.types import seal_columns
 from tests.servers import postgres_server, redis_server
 
 SAMPLES = 240

@@ -8,7 +8,7 @@ import numpy as np
 
 from benchmarks.soundness.providers import is_honest
 from benchmarks.soundness.rates import VERDICTS, Tally
-from lethe.certificates.retained import record_commitment
+from lethe.certificates.evidence import record_commitment
 from lethe.certificates.retained_tree import retained_root
 from workers.arrays import Rows
 from workers.families.ridge.rows import row_digests

@@ -18,7 +18,7 @@ from benchmarks.soundness.training_problem import (
 )
 from workers.judge.exact_retrained import RetrainedClaim
 from workers.training.networks.weights import Weights, weights_of, with_weights
-from workers.training.replay.retraining import reexecute
+from workers.training.replay.models import reexecute
 
 STEPS, RATE, NOISE = 10, 0.1, 1e-3
 

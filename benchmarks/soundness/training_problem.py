@@ -14,7 +14,7 @@ from workers.training.fedavg.in_process import InProcess
 from workers.training.fedavg.rounds import sizes, train
 from workers.training.networks.registry import Network, network
 from workers.training.networks.weights import Weights, digest_of, encode_weights
-from workers.training.replay.retraining import reexecute, start_digest
+from workers.training.replay.models import reexecute, start_digest
 
 ROWS, FEATURES, CLASSES, CLIENTS = 48, 6, 3, 2
 NETWORK: Network = network("logistic", {"features": FEATURES, "classes": CLASSES})

@@ -12,8 +12,7 @@ from workers.judge.attacks.outputs import Outputs
 from workers.judge.attacks.song import song_confidence
 from workers.judge.attacks.yeom import yeom
 from workers.training.fedavg.base import ClientData
-from workers.training.fedavg.client.losses import row_losses
-from workers.training.fedavg.evaluate import evaluate
+from workers.training.fedavg.evaluate import evaluate, row_losses
 from workers.training.networks.weights import Weights, difference, norm
 
 

@@ -12,7 +12,7 @@ from typing import Annotated, Final, Literal
 from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
 
 from lethe.certificates import shape
-from lethe.certificates.dsse import Envelope, check_signature
+from lethe.certificates.bundle import Envelope, check_signature
 from lethe.certificates.errors import EnvelopeError
 from lethe.certificates.shape import Moment, Name, Sha256, Uuid
 from lethe.certificates.statement import STATEMENT_TYPE, Subject

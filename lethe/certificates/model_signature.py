@@ -9,7 +9,7 @@ import hashlib
 from typing import Any
 
 from lethe import canonical
-from lethe.certificates.dsse import sign_envelope
+from lethe.certificates.bundle import sign_envelope
 from lethe.signing.keys import P256Key, public_pem
 
 MEDIA_TYPE = "application/vnd.dev.sigstore.bundle.v0.3+json"

@@ -33,8 +33,8 @@ from typing import (
 )
 
 from lethe import canonical, records
+from lethe.canonical import format_base64, parse_base64, parse_decimal
 from lethe.certificates.errors import ShapeError
-from lethe.log.spelling import format_base64, parse_base64, parse_decimal
 
 T = TypeVar("T")
 Json = Any

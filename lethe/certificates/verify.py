@@ -17,18 +17,17 @@ from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
 from lethe.certificates.bundle import (
     MAX_BUNDLE,
     Bundle,
+    check_signature,
     issuer_named_by,
     leaf_of,
     parse_bundle,
     spki_of,
 )
-from lethe.certificates.dsse import check_signature
 from lethe.certificates.errors import CertificateError
-from lethe.certificates.escalation import read_escalation
 from lethe.certificates.evidence import check_evidence
 from lethe.certificates.issuers import IssuerKeys
 from lethe.certificates.keys import ISSUER_KEY, LOG_KEY, read_issuer, read_log_key
-from lethe.certificates.statement import Statement, parse_statement
+from lethe.certificates.statement import Statement, parse_statement, read_escalation
 from lethe.errors import LetheError
 from lethe.log.log_keys import LogKeys, log_keys
 from lethe.log.note import ML_DSA_44, NoteVerifier, not_verified, read_note

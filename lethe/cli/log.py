@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from lethe.canonical import format_base64
 from lethe.cli.commands import Commands
 from lethe.cli.options import (
     FILE,
@@ -28,7 +29,6 @@ from lethe.log.log_keys import LogKeys
 from lethe.log.note import NoteError, NoteVerifier, not_verified, parse_log_vkey
 from lethe.log.policy import parse_policy
 from lethe.log.proofs import ProofError
-from lethe.log.spelling import format_base64
 from lethe.log.watch import Look, watch
 
 if TYPE_CHECKING:

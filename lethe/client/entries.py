@@ -9,6 +9,7 @@ here.
 from dataclasses import dataclass, field
 from typing import Any
 
+from lethe.canonical import parse_base64
 from lethe.client.answers import Document
 from lethe.client.calls import Call
 from lethe.client.errors import AnswerError
@@ -18,7 +19,6 @@ from lethe.log.log_keys import LogKeys, log_keys
 from lethe.log.note import NoteVerifier
 from lethe.log.proofs import ProofError, check_inclusion
 from lethe.log.ranges import check_range, read_range
-from lethe.log.spelling import parse_base64
 from lethe.log.tree import leaf_hash
 
 PAGE = 1000  # entries, the maximum page size of the service

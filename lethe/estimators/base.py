@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from lethe.certificates import shape
 from lethe.certificates.errors import RemovalError
-from lethe.certificates.retained import Removal, check_sets, prove_removal
+from lethe.certificates.evidence import Removal, check_sets, prove_removal
 from lethe.estimators.errors import EstimatorInputError
 from lethe.estimators.rows import RowStore, distinct_ids, salt_of
 
@@ -26,7 +26,7 @@ class RemovalProof:
     """An estimator's claim about a removal; `verify_removal` checks it.
 
     model_before, model_after: SHA-256 of `model_bytes`, hex. removal: JSON as in the evidence
-    of a certificate (lethe/certificates/retained.py): root and size of the retained set before
+    of a certificate (lethe/certificates/evidence.py): root and size of the retained set before
     and after, and for each removed record its id, its commitment and its path. It holds record
     ids, so it is personal data.
     """

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from lethe.canonical import encode
-from lethe.certificates.retained import record_commitment
+from lethe.certificates.evidence import record_commitment
 from lethe.certificates.retained_tree import Leaf, RetainedTree
 from lethe.estimators.errors import EstimatorInputError
 

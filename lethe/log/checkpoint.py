@@ -9,10 +9,10 @@
 import time
 from collections.abc import Sequence
 
+from lethe.canonical import format_base64, parse_base64, parse_decimal
 from lethe.errors import LetheError
 from lethe.log.cosigner import Cosigner
 from lethe.log.note import ED25519, NoteError, NoteSigner, NoteVerifier, open_note, sign_note
-from lethe.log.spelling import format_base64, parse_base64, parse_decimal
 from lethe.log.tree import EMPTY_ROOT, HASH_SIZE, MAX_SIZE
 from lethe.records import dataclass
 

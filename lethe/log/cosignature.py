@@ -4,7 +4,7 @@
 0x06  ML-DSA-44: a structure of cosigner, time, origin, size and root; no extension lines
 """
 
-from lethe.log.spelling import parse_base64, parse_decimal
+from lethe.canonical import parse_base64, parse_decimal
 
 TIME_SIZE = 8  # bytes of the big-endian seconds since 1970 before the signature
 MAX_TIME = 2**63 - 1

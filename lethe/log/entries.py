@@ -18,11 +18,11 @@ from uuid import UUID
 from rfc8785 import CanonicalizationError
 
 from lethe import canonical
+from lethe.canonical import format_base64, parse_base64
 from lethe.errors import LetheError
 from lethe.log.checkpoint import open_checkpoint
 from lethe.log.key_changes import KeyChange, MasterKeyChange, key_change, master_key_change
 from lethe.log.note import parse_log_vkey, read_note
-from lethe.log.spelling import format_base64, parse_base64
 from lethe.log.tiles import MAX_ENTRY
 
 COMMITMENT_KEY_SIZE = 32  # bytes, fresh for each request

@@ -17,6 +17,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from lethe import canonical
+from lethe.canonical import format_base64, parse_base64
 from lethe.errors import LetheError
 from lethe.files import sync_directory, write_durably
 from lethe.log.check import CheckedTree, Keep, check_tree
@@ -35,7 +36,6 @@ from lethe.log.fetch import (
 from lethe.log.log_keys import LogKeys, log_keys
 from lethe.log.note import NoteError, NoteVerifier, SignatureLine, read_note
 from lethe.log.policy import NONE, Policy
-from lethe.log.spelling import format_base64, parse_base64
 from lethe.log.tiles import TILE_WIDTH, decode_bundle, entries_path
 
 ENTRIES = "tile/entries/"

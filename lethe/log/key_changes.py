@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.serialization import (
     load_der_public_key,
 )
 
-from lethe.log.spelling import format_base64, parse_base64
+from lethe.canonical import format_base64, parse_base64
 from lethe.records import dataclass
 
 ANNOUNCED: Final = "key.announced"

@@ -7,9 +7,9 @@ key. The log's second keys, ML-DSA-44, form a separate chain of the same form.
 
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
+from lethe.canonical import format_base64
 from lethe.log.checkpoint import Checkpoint, CheckpointError, parse_checkpoint
 from lethe.log.note import ED25519, NoteError, NoteVerifier, read_note
-from lethe.log.spelling import format_base64
 from lethe.records import dataclass
 
 

@@ -16,9 +16,9 @@ from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from cryptography.hazmat.primitives.asymmetric.mldsa import MLDSA44PublicKey
 
+from lethe.canonical import format_base64, parse_base64
 from lethe.errors import LetheError
 from lethe.log.cosignature import ed25519_message, ml_dsa_message, split_cosignature
-from lethe.log.spelling import format_base64, parse_base64
 from lethe.records import dataclass
 
 MAX_NOTE = 1_000_000  # bytes, as in golang.org/x/mod/sumdb/note

@@ -12,9 +12,9 @@ cosigned it. Names of witnesses and groups mean nothing outside the file.
 import re
 from collections.abc import Set
 
+from lethe.canonical import parse_decimal
 from lethe.errors import LetheError
 from lethe.log.note import COSIGNATURE, ED25519, ML_DSA_44, NoteError, NoteVerifier, parse_vkey
-from lethe.log.spelling import parse_decimal
 from lethe.records import dataclass
 
 MAX_POLICY = 1 << 20  # bytes

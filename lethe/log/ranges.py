@@ -11,10 +11,9 @@ A report has no entries and checks only the two trees; a listing checks both.
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from lethe.log.peaks import Peaks
+from lethe.canonical import format_base64, parse_base64
 from lethe.log.proofs import ProofError, check_consistency, consistency_proof, subtrees_of_old
-from lethe.log.spelling import format_base64, parse_base64
-from lethe.log.tree import EMPTY_ROOT, HASH_SIZE, NodeReader, tree_root
+from lethe.log.tree import EMPTY_ROOT, HASH_SIZE, NodeReader, Peaks, tree_root
 from lethe.records import dataclass
 
 

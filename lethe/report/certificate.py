@@ -9,8 +9,15 @@ from itertools import pairwise
 from lethe.catalogue import BOUNDS
 from lethe.certificates.attack_curve import SUFFIX, AttackCurve, Line, parse
 from lethe.certificates.bundle import Bundle, parse_bundle
-from lethe.certificates.escalation import ATTEMPTS, read_escalation, spelled
-from lethe.certificates.statement import CheckPart, Predicate, Statement, parse_statement
+from lethe.certificates.statement import (
+    ATTEMPTS,
+    CheckPart,
+    Predicate,
+    Statement,
+    parse_statement,
+    read_escalation,
+    spelled,
+)
 from lethe.certificates.verify import Verdict
 from lethe.report.markup import Content, Markup, bullets, document, element, facts, table
 from lethe.words.certificate import in_words, untested

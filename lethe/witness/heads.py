@@ -14,10 +14,10 @@ from hashlib import sha256
 from pathlib import Path
 
 from lethe import canonical
+from lethe.canonical import format_base64, parse_base64
 from lethe.errors import LetheError
 from lethe.files import write_durably
 from lethe.log.cosignature import MAX_TIME
-from lethe.log.spelling import format_base64, parse_base64
 from lethe.log.tree import HASH_SIZE, MAX_SIZE
 from lethe.records import dataclass
 

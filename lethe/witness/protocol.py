@@ -6,8 +6,8 @@ old <size>
 <checkpoint>
 """
 
+from lethe.canonical import format_base64, parse_base64, parse_decimal
 from lethe.errors import LetheError
-from lethe.log.spelling import format_base64, parse_base64, parse_decimal
 from lethe.log.tree import HASH_SIZE, MAX_SIZE
 from lethe.records import dataclass
 

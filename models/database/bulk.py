@@ -16,7 +16,7 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.types import TypeEngine
 from sqlmodel import SQLModel
 
-from models.database.sealed import SealedName
+from models.database.types import SealedName
 
 ROWS = "{rows}"  # placeholder in a statement's text for its rows, the relation `given`
 BLOCK = 5000  # rows in one statement, held in memory as Python objects

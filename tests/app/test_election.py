@@ -10,8 +10,8 @@ from sqlmodel import Session, select
 
 from app.election import LEASES, RENEW_S, Election
 from models import ScheduleLease
-from models.database.clock import clock
 from models.database.session import make_engine
+from models.database.types import clock
 
 
 def expire(engine: Engine) -> None:

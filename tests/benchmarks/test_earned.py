@@ -114,8 +114,10 @@ def test_images_become_the_federation_of_the_demonstration(
         x_test=images[60:].astype(np.uint8),
         y_test=labels[60:],
     )
-    monkeypatch.setattr(earned_images, "make_world", lambda *given: given)
-    manifest, arrays, target = earned_images.images_world(tmp_path / "images.npz")
+    made: list[Any] = []
+    monkeypatch.setattr(earned_images, "make_world", lambda *given: made.append(given))
+    earned_images.images_world(tmp_path / "images.npz")
+    [(manifest, arrays, target)] = made
     assert manifest["training"]["rounds"] == IMAGES.rounds
     assert {"natural", "puf-special", "hf-kcu"} <= set(manifest["settings"])
     assert arrays["inputs"].dtype == np.float32

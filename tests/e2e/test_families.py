@@ -26,7 +26,7 @@ from sqlmodel import Session, select
 from app.service.context import open_services
 from lethe.catalogue import CHECKS_OF, ModelKind
 from lethe.certificates.bundle import parse_bundle
-from lethe.certificates.retained import record_commitment
+from lethe.certificates.evidence import record_commitment
 from lethe.certificates.statement import parse_statement
 from lethe.estimators.forest.bins import Bins
 from lethe.estimators.forest.forest import Forest

@@ -4,7 +4,7 @@ import base64
 import json
 from pathlib import Path
 
-from lethe.certificates.retained import record_commitment
+from lethe.certificates.evidence import record_commitment
 from lethe.signing.keys import private_pem
 from tests.e2e.harness import Processes
 from tests.interop.sigstore_js import verify as verify_with_npm

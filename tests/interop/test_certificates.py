@@ -13,8 +13,8 @@ from securesystemslib.exceptions import VerificationError
 from securesystemslib.signer import SSlibKey  # type: ignore[attr-defined]
 
 from lethe import canonical
+from lethe.canonical import format_base64
 from lethe.log.note import sign_note
-from lethe.log.spelling import format_base64
 from lethe.signing.keys import public_pem
 from tests.interop import sigstore_js
 from tests.lethe.certificates.build import KEYID, Certified, Office, issuer_key, log_signer

@@ -10,8 +10,8 @@ from app.vault.errors import SealError
 from app.vault.master import RootSecret
 from app.vault.seal import new_key
 from models import RequesterKey
-from models.database.sealed import UnsealedError, seal_columns
 from models.database.session import make_engine
+from models.database.types import UnsealedError, seal_columns
 
 
 def key(client: str, subject: str | None = None) -> RequesterKey:

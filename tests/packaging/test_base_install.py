@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from lethe.log.spelling import format_base64
+from lethe.canonical import format_base64
 from tests.lethe.certificates.build import CERTIFICATE_ID, LocalLog
 from tests.lethe.certificates.test_trust_root import FIRST, SECOND, Published
 from tests.lethe.certificates.test_verify import FIRST as ONE

@@ -13,12 +13,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.workers.methods.ridge import oracle
+from workers.arrays import encode_tensors, parse_tensors
 from workers.artifacts import decode_head, decode_state, encode_head, encode_state
 from workers.errors import ArtifactError
 from workers.methods.ridge import ridge_woodbury
 from workers.methods.ridge.base import RidgeConfig, RidgeState
 from workers.methods.ridge.ridge_exact import METHOD
-from workers.tensor_file import encode_tensors, parse_tensors
 
 CONFIG = RidgeConfig(3, 2, (-4, 0, 9), 12, 10.1)
 HEAD64 = np.array([[1, -2], [1 / 3, 0], [2.0**-300, 1e300]])

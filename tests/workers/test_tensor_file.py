@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 import safetensors.numpy
 
+from workers.arrays import decode_tensors, encode_tensors, parse_tensors
 from workers.errors import ArtifactError
-from workers.tensor_file import decode_tensors, encode_tensors, parse_tensors
 
 ARRAYS: dict[str, Any] = {
     "b": np.array([[1.5, -0.0]], dtype=np.float32),

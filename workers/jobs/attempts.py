@@ -10,18 +10,17 @@ from typing import Any
 
 from sqlmodel import Session, select
 
-from app.reconcile.escalation import CONTRADICTED, NOT_JUDGED, logged_escalation
-from app.reconcile.judgement import opened
+from app.reconcile.judgement import CONTRADICTED, NOT_JUDGED, logged_escalation, opened
 from app.reconcile.model_events import request_events
 from app.service.context import Services
 from app.vault.errors import NotStoredError, ShreddedError
-from lethe.certificates.escalation import (
+from lethe.certificates.evidence import parse_evidence
+from lethe.certificates.statement import (
     AttemptPart,
     from_line,
     read_escalation,
     write_escalation,
 )
-from lethe.certificates.evidence import parse_evidence
 from lethe.errors import LetheError
 from models import Artifact, ErasureRequest, Job
 from workers.jobs.draft import Draft

@@ -12,7 +12,7 @@ from sqlmodel import Session, col, select
 
 from app.ledger.journal import record_request_event
 from app.ledger.transaction import Transaction
-from app.reconcile.received import changed_since_received
+from app.reconcile.inputs import changed_since_received
 from app.schemas.requests import Scope
 from app.service.queue import waiting_run
 from app.service.review import HELD

@@ -8,16 +8,15 @@ from dataclasses import dataclass
 
 from sqlmodel import Session, col, select
 
+from app.reconcile.inputs import is_as_received, unwithdrawn, versions_of
 from app.reconcile.judgement import is_judged
-from app.reconcile.logged_versions import unwithdrawn, versions_of
 from app.reconcile.model_events import request_events, requests_events
-from app.reconcile.received import is_as_received
 from app.schemas.requests import Scope
 from app.service.context import Services
 from app.service.scope import owners
 from app.vault.errors import ShreddedError
 from lethe.certificates import shape
-from lethe.certificates.retained import Removal, record_commitment
+from lethe.certificates.evidence import Removal, record_commitment
 from lethe.errors import LetheError
 from lethe.log.entries import Leaf as LogLeaf
 from models import (

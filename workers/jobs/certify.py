@@ -11,12 +11,11 @@ from sqlmodel import Session, select
 from app.keys.issuer import require_unchanged, signing_issuer
 from app.ledger.journal import record_request_event
 from app.ledger.transaction import Transaction
-from app.reconcile.escalation import score_parts
+from app.reconcile.judgement import score_parts
 from app.service.context import Services
 from app.steps import reached
-from lethe.certificates.bundle import hashedrekord_leaf
+from lethe.certificates.bundle import hashedrekord_leaf, sign_envelope
 from lethe.certificates.cost import JUDGED
-from lethe.certificates.dsse import sign_envelope
 from lethe.certificates.evidence import evidence_part
 from lethe.certificates.statement import (
     MethodPart,

@@ -18,12 +18,12 @@ from app.reconcile.judgement import EXECUTED, Event, opened
 from app.reconcile.model_events import request_events
 from app.service.context import Services
 from lethe import canonical
+from lethe.canonical import format_base64, parse_base64
 from lethe.certificates import shape
-from lethe.certificates.retained import Removal
+from lethe.certificates.evidence import Removal
 from lethe.certificates.retained_tree import Leaf as RetainedLeaf
 from lethe.certificates.statement import Purged
 from lethe.log.entries import CommitmentError, EntryError, Leaf
-from lethe.log.spelling import format_base64, parse_base64
 from models import Artifact, ErasureRequest, Job
 from workers.errors import RefusedError
 

@@ -11,8 +11,8 @@ from sqlmodel import Session
 
 from app.ledger.journal import record_model_event
 from app.ledger.transaction import Transaction
+from app.reconcile.inputs import versions_of, vouched_version
 from app.reconcile.judgement import is_executed
-from app.reconcile.logged_versions import versions_of, vouched_version
 from app.reconcile.model_events import request_events
 from app.retained_pages import RetainedSet, leaves
 from app.service.context import Services
@@ -29,7 +29,8 @@ from workers.jobs.leases.lease import PACE, JobContext, Turn, advance, load_job
 from workers.jobs.leases.leased import leased, pass_on
 from workers.jobs.model import held_out, versions
 from workers.jobs.model.chain import BatchMember, Chain, open_tree
-from workers.jobs.model.logged import OtherModelError, OtherRequestError, as_registered
+from workers.jobs.model.logged import OtherRequestError, as_registered
+from workers.jobs.model.versions import OtherModelError
 from workers.jobs.releases import AnswerError, dropped_subjects
 from workers.jobs.update import timed, with_seconds
 from workers.method_audits import numbers as audit_numbers

@@ -13,7 +13,7 @@ from app.service.desk.people import RecordIdentity
 from app.service.models import held_out as rows
 from app.service.scope import has_tombstone, may_return
 from app.steps import reached
-from app.vault.model_key import ADD_BACK, open_tombstone_key, record_tag, tags_digest
+from app.vault.master import ADD_BACK, open_tombstone_key, record_tag, tags_digest
 from lethe import identity
 from models import Contribution, Model, Record, Tombstone
 from models.database.session import chunks

@@ -11,18 +11,15 @@ from typing import Any
 from sqlalchemy.exc import NoResultFound
 from sqlmodel import Session, col, select
 
-from app.reconcile.escalation import escalation_problem
-from app.reconcile.judgement import EXECUTED, Event, contradiction, opened
-from app.reconcile.logged_versions import versions_of
-from app.reconcile.received import is_as_received
+from app.reconcile.inputs import is_as_received, versions_of
+from app.reconcile.judgement import EXECUTED, Event, contradiction, escalation_problem, opened
 from app.schemas.requests import Scope
 from app.service.context import Services
 from app.vault.errors import NotStoredError, ShreddedError
-from app.vault.model_key import ADD_BACK
+from app.vault.master import ADD_BACK
 from lethe import canonical
 from lethe.certificates.errors import CertificateError
-from lethe.certificates.evidence import Evidence, parse_evidence
-from lethe.certificates.retained import Removal, record_commitment
+from lethe.certificates.evidence import Evidence, Removal, parse_evidence, record_commitment
 from lethe.errors import LetheError
 from lethe.log.entries import CommitmentError, EntryError, Leaf, parse_leaf
 from models import (

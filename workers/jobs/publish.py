@@ -11,7 +11,7 @@ from typing import Any
 
 from app.ledger.journal import record_request_event
 from app.ledger.transaction import Transaction
-from app.reconcile.escalation import METHOD
+from app.reconcile.judgement import METHOD
 from app.retained_pages import RetainedSet
 from app.service.context import Services
 from app.service.desk import people
@@ -19,8 +19,8 @@ from app.service.queue import MEND
 from app.service.review import unapproved
 from app.service.scope import write_tombstones
 from app.steps import reached
-from app.vault.model_key import open_tombstone_key, record_tag
-from lethe.certificates.escalation import AttemptPart
+from app.vault.master import open_tombstone_key, record_tag
+from lethe.certificates.statement import AttemptPart
 from models import Artifact, ErasureRequest, FeatureBlock, Job, Model, ModelVersion, Subject
 from models.database.session import read_by_id
 from workers.errors import RefusedError
@@ -30,10 +30,11 @@ from workers.jobs.attempts import escalated, escalation_parameters
 from workers.jobs.draft import DRAFT, Draft, RewrittenBlock, ShreddedArtifact
 from workers.jobs.leases import checkpoints
 from workers.jobs.leases.lease import JobContext, LeaseLostError, follow
-from workers.jobs.model import held_out, versions, withdrawal
+from workers.jobs.model import held_out, versions
 from workers.jobs.model.chain import BatchMember, Chain
 from workers.jobs.model.held_out import VersionFigure
-from workers.jobs.model.logged import EXCHANGED, OtherModelError, as_registered
+from workers.jobs.model.logged import EXCHANGED, as_registered
+from workers.jobs.model.versions import OtherModelError
 from workers.jobs.update import StoredBlock, Update, UpdateResult, earlier_seconds
 from workers.provenance import code_digest, environment
 
@@ -133,11 +134,11 @@ def publish(
     )
     if not members:
         if before is not None:
-            withdrawal.destroy_state(services, session, lease.model_id, before.number)
+            versions.destroy_state(services, session, lease.model_id, before.number)
         reached("execute.written")
         return Published(version, [], None)
     assert before is not None
-    withdrawn = withdrawal.withdraw_earlier(services, tx, model, version)
+    withdrawn = versions.withdraw_earlier(services, tx, model, version)
     before_id = checkpoints.keep_before(services, tx, update.before)
     parameters = {**result.parameters, "batch": str(len(members))}
     if update.dropped:
@@ -228,9 +229,7 @@ def replace_refuted(
     version = versions.publish(
         services, tx, model, job.lease, result.encoded, retained, figure=measured.figure
     )
-    shredded = withdrawal.withdraw_earlier(
-        services, tx, model, version, certified=bool(refuted)
-    )
+    shredded = versions.withdraw_earlier(services, tx, model, version, certified=bool(refuted))
     plans = []
     for one in refuted:
         kept = {name: one.plan.parameters[name] for name in KEPT if name in one.plan.parameters}

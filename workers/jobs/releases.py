@@ -12,7 +12,7 @@ from app.service.context import Services
 from app.service.queue import PARKED
 from app.service.releases import close_releases, resume, shred_answer
 from models import ErasureRequest, FeatureBlock, Job, Record, Release
-from models.database.clock import clock
+from models.database.types import clock
 from workers.errors import RefusedError
 from workers.jobs.leases.lease import JobContext, advance
 from workers.jobs.leases.stalled import ESCALATION_MARGIN

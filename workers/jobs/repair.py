@@ -12,10 +12,10 @@ from sqlmodel import Session, select
 
 from app.ledger.journal import record_request_event
 from app.ledger.transaction import Transaction
-from app.reconcile.escalation import TOGETHER
+from app.reconcile.judgement import TOGETHER
 from app.retained_pages import RetainedSet, leaves
 from app.steps import reached
-from lethe.certificates.escalation import AttemptPart, spelled
+from lethe.certificates.statement import AttemptPart, spelled
 from models import ErasureRequest, Job, Verification
 from workers.families import base as family
 from workers.jobs import draft, publish

@@ -15,7 +15,7 @@ from app.service.intake import following as intake
 from app.service.queue import head_of_queue, is_held_back
 from app.vault.scrub import scrub
 from models import Artifact, Job, UsedNonce
-from models.database.clock import clock
+from models.database.types import clock
 from workers.families import base as family
 from workers.jobs import releases
 from workers.jobs.leases import stalled

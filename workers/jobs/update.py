@@ -8,7 +8,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from lethe.certificates.cost import EARLIER, METHOD
-from lethe.certificates.retained import SALT_SIZE, record_commitment
+from lethe.certificates.evidence import SALT_SIZE, record_commitment
 from lethe.certificates.retained_tree import Leaf
 
 if TYPE_CHECKING:  # keeps numpy out of a worker's start

@@ -13,7 +13,7 @@ from sqlmodel import select
 from app.ledger.journal import record_request_event
 from app.ledger.transaction import Transaction
 from app.reconcile.approval import APPROVED
-from app.reconcile.escalation import CHECKS, checks_digest
+from app.reconcile.judgement import CHECKS, checks_digest
 from app.reconcile.model_events import requests_events
 from app.service.context import Services
 from app.steps import reached

@@ -18,11 +18,11 @@ from workers.judge.checks import (
     check_digests,
     check_model_file,
     check_pairs,
+    check_retention,
     guarded,
     judged,
     report_of,
 )
-from workers.judge.retention import check_retention
 
 DATA, START, RERUN = CHECKS["data"], CHECKS["start"], CHECKS["re-execution"]
 

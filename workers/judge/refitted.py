@@ -27,11 +27,11 @@ from workers.judge.checks import (
     check_digests,
     check_model_file,
     check_pairs,
+    check_retention,
     guarded,
     judged,
     report_of,
 )
-from workers.judge.retention import check_retention
 
 # The check `untouched-shards`: all shards but the named ones are as they were.
 #

@@ -2,7 +2,7 @@
 
 from sqlmodel import Session, select
 
-from app.ledger.pinned import digest_of
+from app.ledger.journal import digest_of
 from app.ledger.storage import read_size
 from app.method_audits.reports import OF_ANOTHER, ReportMissingError, logged_report
 from app.reconcile.audit_rows import digest_of_row

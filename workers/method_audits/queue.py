@@ -18,7 +18,7 @@ from app.method_audits.audits import record_end
 from app.service.context import Services
 from lethe.certificates.audits.counts import FAILED
 from models import Audit, AuditPair, Model
-from models.database.clock import clock
+from models.database.types import clock
 
 TRIES = 8  # for a worker that loses one pair after another to faster ones
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from app.keys.issuer import require_unchanged, signing_issuer
-from app.ledger import pinned
+from app.ledger import journal
 from app.ledger.transaction import Transaction
 from app.method_audits.audits import encode_statistics, pairs_of, record_end
 from app.reconcile.audit_rows import REPORT
@@ -19,7 +19,7 @@ from lethe.certificates.audits.report import (
     build_report,
     words,
 )
-from lethe.certificates.dsse import sign_envelope
+from lethe.certificates.bundle import sign_envelope
 from lethe.certificates.statement import VerifierPart
 from models import Audit, AuditPair, Model
 from models.database.types import utcnow
@@ -97,7 +97,7 @@ def report(
     predicate = AuditPredicate(
         audit_id=audit.id,
         model=model.ref,
-        registration=pinned.digest_of(pinned.pinned_of(model)),
+        registration=journal.digest_of(journal.pinned_of(model)),
         configuration=audit.config,
         method=AuditedMethod(audit.method, audit.method_version, audit.code_digest),
         auditor=VerifierPart(algorithm_audit.ID, algorithm_audit.VERSION, code_digest(*JUDGES)),

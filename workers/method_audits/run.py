@@ -5,7 +5,7 @@ import logging
 from app.method_audits.audits import TASK
 from app.method_audits.macs import about, pair_mac
 from app.service.context import Services
-from app.vault.model_key import audit_mac_key
+from app.vault.master import audit_mac_key
 from models import Audit, Model
 from workers.errors import RefusedError
 from workers.families import base as family

@@ -9,7 +9,7 @@ from app.ledger.transaction import Transaction
 from app.method_audits.audits import begin, new_seed, nudge
 from app.service.context import Services
 from models import Audit, Model
-from models.database.clock import clock
+from models.database.types import clock
 from workers.method_audits import queue as audit_queue
 
 ENDED = ("reported", "failed")

@@ -11,7 +11,7 @@ from app.method_audits import views
 from app.method_audits.macs import RECORDED, about, is_authentic
 from app.reconcile.audit_rows import problem_with
 from app.service.context import Services
-from app.vault.model_key import audit_mac_key
+from app.vault.master import audit_mac_key
 from lethe.certificates.audits.counts import RUNNING
 from models import Audit, AuditPair, Model
 from workers.errors import RefusedError

@@ -11,11 +11,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from workers.arrays import Labels, Matrix
+from workers.arrays import Labels, Matrix, decode_tensors, encode_tensors
 from workers.errors import ArtifactError
 from workers.silos.canary_scores import ClientCanary, canary_arrays, read_canaries
 from workers.silos.score_task import ScoreTask
-from workers.tensor_file import decode_tensors, encode_tensors
 from workers.training.fedavg.errors import MessageError
 
 KIND = "silo-scores/2"

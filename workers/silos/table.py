@@ -13,8 +13,8 @@ from sqlmodel import Session, col, select
 
 from app.service.context import Services
 from models import Artifact, Job, SiloTask
-from models.database.clock import clock
 from models.database.session import CHUNK
+from models.database.types import clock
 
 TASK, ANSWER = "silo-task", "silo-answer"  # kinds of artifacts
 OF_ROUNDS = (TASK, ANSWER, "checkpoint")  # new ones in each round

@@ -19,8 +19,8 @@ from app.service.context import Services
 from app.service.paging import format_cursor, parse_cursor
 from lethe.errors import LetheError
 from models import Callback, Delivery, ErasureRequest, RequestEvent
-from models.database.clock import clock
 from models.database.session import chunks
+from models.database.types import clock
 
 log = logging.getLogger(__name__)
 

@@ -7,7 +7,7 @@ from datetime import timedelta
 
 from sqlmodel import Session, col, select
 
-from app.ledger.pinned import registered_policy
+from app.ledger.journal import registered_policy
 from app.reconcile.approval import APPROVED, keys_named, permission, person, submitters
 from app.reconcile.findings import FsckReport
 from app.reconcile.fsck.models import registration

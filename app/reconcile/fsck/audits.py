@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from sqlmodel import Session, col, func, select
 
 from app.reconcile.judgement import DECIDED, ESCALATED, RECEIVED, VERIFIED
+from lethe.canonical import parse_decimal
 from lethe.certificates.audits.counts import (
     AUDIT,
     COUNT,
@@ -18,7 +19,6 @@ from lethe.certificates.audits.counts import (
 )
 from lethe.certificates.statement import Predicate
 from lethe.log.entries import MODEL_EVENT, Leaf, parse_leaf
-from lethe.log.spelling import parse_decimal
 from models import ErasureRequest, LogEntry, RequestEvent
 
 # Events that may name the method of the following executions.

@@ -19,8 +19,7 @@ from app.reconcile.journal import (
     without_tombstone,
 )
 from app.vault.journal import Erased, ErasureJournal, JournalError
-from app.vault.master import RootSecret
-from app.vault.model_key import ADD_BACK, tags_digest
+from app.vault.master import ADD_BACK, RootSecret, tags_digest
 from lethe.log.entries import MODEL_EVENT
 from models import LogEntry
 from models.database.session import reading

@@ -11,7 +11,7 @@ from app.ledger.sequencer import Ledger
 from app.reconcile.findings import FsckReport
 from lethe.errors import LetheError
 from models import BearerToken, Callback, RequesterKey, Webhook
-from models.database.sealed import UnsealedError
+from models.database.types import UnsealedError
 
 FOREIGN = "has a row that is not as this installation wrote it"
 RETURNED = "has a row from before its revocation: revoke it again"

@@ -11,13 +11,13 @@ from sqlalchemy import func
 from sqlmodel import Session, col, select
 
 from app import retained_pages
-from app.ledger.pinned import digests_of, stored_digest
+from app.ledger.journal import digests_of, stored_digest
 from app.reconcile.deleted import REGISTERED, VERSION, check_deletion
 from app.reconcile.findings import FsckReport
-from app.reconcile.held_out import check_held_out
+from app.reconcile.inputs import check_held_out
 from app.reconcile.model_events import CLOSED
 from lethe.certificates.errors import RemovalError
-from lethe.certificates.retained import record_commitment
+from lethe.certificates.evidence import record_commitment
 from lethe.certificates.retained_tree import Part, folded_root, joined
 from lethe.log.entries import MODEL_EVENT, EntryError, Leaf, parse_leaf
 from models import Artifact, ErasureRequest, LogEntry, Model, ModelVersion, Record, RetainedPage

@@ -12,22 +12,28 @@ from sqlmodel import Session, col, select
 
 from app.ledger.journal import opening
 from app.reconcile.approval import ON_BEHALF
-from app.reconcile.escalation import escalation_problem, scores_problem
 from app.reconcile.findings import FsckReport, is_stored
 from app.reconcile.fsck.audits import citation_problem
-from app.reconcile.judgement import CERTIFIED, DUE, RECEIVED, Event, contradiction
+from app.reconcile.judgement import (
+    CERTIFIED,
+    DUE,
+    RECEIVED,
+    Event,
+    contradiction,
+    escalation_problem,
+    scores_problem,
+)
 from app.reconcile.model_events import CLOSED
 from app.reconcile.retention import ended_refs
 from app.schemas.base import format_time
 from lethe import canonical
-from lethe.certificates.bundle import hashedrekord_leaf, spki_of
-from lethe.certificates.dsse import check_envelope
+from lethe.canonical import parse_base64
+from lethe.certificates.bundle import check_envelope, hashedrekord_leaf, spki_of
 from lethe.certificates.evidence import ESCALATION_SCORES, SCORES
 from lethe.certificates.issuers import IssuerKeys
 from lethe.certificates.statement import Predicate, parse_statement
 from lethe.errors import LetheError
 from lethe.log.entries import ERASURE_EVENT, HASHEDREKORD, check_commitment, parse_leaf
-from lethe.log.spelling import parse_base64
 from models import (
     Artifact,
     Case,

@@ -17,8 +17,8 @@ from app.reconcile.retention import cut_offs, ended_refs, items_digest, listed, 
 from app.settings import Settings
 from lethe.log.entries import ERASURE_EVENT
 from models import Artifact, Case, ErasureRequest, LogEntry, RetentionRemoval, Verification
-from models.database.clock import clock
 from models.database.session import chunks
+from models.database.types import clock
 
 CHECK = "retention"
 UNLISTED = (

@@ -37,8 +37,8 @@ from app.settings import Settings
 from app.vault.errors import SealError
 from lethe.certificates.issuers import IssuerKeys
 from lethe.log.checkpoint import Checkpoint
-from models.database.sealed import can_open
 from models.database.session import reading
+from models.database.types import can_open
 
 
 def fsck(

@@ -13,10 +13,10 @@ from typing import Any
 
 from app.ledger.entry_macs import EntryKey
 from lethe import canonical
+from lethe.canonical import format_base64, parse_base64
 from lethe.errors import LetheError
 from lethe.files import write_durably
-from lethe.log.peaks import Peaks
-from lethe.log.spelling import format_base64, parse_base64
+from lethe.log.tree import Peaks
 
 LABEL = "lethe-fsck-state-1"
 

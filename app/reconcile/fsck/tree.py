@@ -16,8 +16,7 @@ from lethe.errors import LetheError
 from lethe.log.checkpoint import Checkpoint
 from lethe.log.entries import EntryError, parse_leaf
 from lethe.log.note import split_note
-from lethe.log.peaks import Peaks
-from lethe.log.tree import leaf_hash
+from lethe.log.tree import Peaks, leaf_hash
 from models import LogCheckpoint, LogEntry, LogNode, WitnessedCheckpoint
 
 PAGE = 1000  # rows in memory at once

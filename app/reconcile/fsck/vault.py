@@ -14,14 +14,13 @@ from app.reconcile.deleted import deleted_in
 from app.reconcile.findings import FsckReport
 from app.reconcile.fsck.run import sealed_rows
 from app.reconcile.fsck.state import Verified
-from app.reconcile.held_out import KIND as HELD_OUT
+from app.reconcile.inputs import HELD_OUT_KIND as HELD_OUT
+from app.reconcile.inputs import is_of_upload
 from app.reconcile.people import check_people
-from app.reconcile.received import is_of_upload
 from app.reconcile.retention import ended_refs
 from app.vault.artifacts import GRACE, ArtifactStore, is_file_name
 from app.vault.features import FeatureVault
-from app.vault.master import RootSecret
-from app.vault.model_key import open_tombstone_key, record_tag
+from app.vault.master import RootSecret, open_tombstone_key, record_tag
 from lethe.certificates.evidence import SCORES, parse_evidence
 from lethe.errors import LetheError
 from lethe.log.entries import EntryError, parse_leaf

@@ -20,8 +20,8 @@ from app.service.parts import BEFORE, ENDED, UNLIKE, is_anothers, load
 from app.service.requests import CLOSED
 from app.service.review import ASSIGNED, NOTED, SHOWN, detail
 from lethe import canonical
+from lethe.certificates.bundle import sign_envelope
 from lethe.certificates.case_summary import CaseDecision, CasePart, CasePredicate, build_summary
-from lethe.certificates.dsse import sign_envelope
 from lethe.log.entries import ERASURE_EVENT, CommitmentError, EntryError, Leaf, parse_leaf
 from models import Case, ErasureRequest, RequestEvent
 

@@ -15,8 +15,8 @@ from app.ledger.transaction import Transaction
 from app.problems import ConflictError, NotFoundError
 from app.reconcile.approval import keys_named
 from app.reconcile.case_parts import OPENED, Part, contact_digest, logged_part
-from app.reconcile.held_out import EVENT as HELD_OUT_ROWS
 from app.reconcile.holds import among, kept_by, stored
+from app.reconcile.inputs import HELD_OUT_EVENT as HELD_OUT_ROWS
 from app.reconcile.judgement import Event
 from app.reconcile.people import PeopleChangedError
 from app.reconcile.registrations import KeyRegistration, stored_registrations
@@ -40,7 +40,7 @@ from app.service.review import detail
 from app.witnesses.rows import Rows
 from lethe import canonical
 from models import Case, Certificate, ErasureRequest, LegalHold, RequestEvent
-from models.database.clock import clock
+from models.database.types import clock
 
 CONTACT, CLOSED_CASE = "case.contact", "case.closed"
 

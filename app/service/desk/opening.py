@@ -37,7 +37,7 @@ from app.service.parts import BEFORE, ERASING, FOLLOWING, NOTHING, ONLY_HELD_OUT
 from app.service.queue import PARKED
 from app.service.requests import require_own_ref
 from app.service.scope import changed, check_size, named_places
-from app.vault.model_key import ADD_BACK
+from app.vault.master import ADD_BACK
 from lethe.identity import Identity
 from lethe.log.entries import parse_leaf
 from models import Case, ErasureRequest, LogEntry, Model, Record
@@ -76,9 +76,8 @@ def _find(services: Services, person: Identity, refs: Sequence[str] | None) -> l
     return [people.find(services, model, person) for model in models]
 
 
-def _model_ids(services: Services) -> set[int | None]:
-    with services.reading() as session:
-        return set(session.exec(select(Model.id)))
+def _ids(session: Session) -> set[int | None]:
+    return set(session.exec(select(Model.id)).all())
 
 
 def open_case(
@@ -104,7 +103,8 @@ def open_case(
         ScopeTooLargeError: More records in a model than a request may name.
     """
     person = wanted.person.identity()
-    known = _model_ids(services)
+    with services.reading() as session:
+        known = _ids(session)
     found = _find(services, person, wanted.models)
     if not found:
         raise ConflictError("no model is registered: there is nothing to search")
@@ -117,7 +117,7 @@ def open_case(
     def effect(tx: Transaction) -> tuple[str, dict[str, str]]:
         if named is not None and tx.session.get(Case, named) is not None:
             return named, {}
-        if wanted.models is None and not known.issuperset(tx.session.exec(select(Model.id))):
+        if wanted.models is None and _ids(tx.session) - known:
             raise changed()  # a model was registered since the lookup, maybe with the person
         case = Case(
             ref=named or str(uuid.uuid4()),

@@ -34,14 +34,13 @@ from app.reconcile.people import (
 from app.service.context import Services
 from app.service.models import registry
 from app.service.scope import named_places
-from app.vault.master import RootSecret
-from app.vault.model_key import open_tombstone_key, record_tag
+from app.vault.master import RootSecret, open_tombstone_key, record_tag
 from app.vault.people import MODULUS, PeopleKey, StoredRow, Sums
 from lethe.identity import Identity
 from models import Model, Person, Record
 from models.database import bulk
-from models.database.sealed import SealedName
 from models.database.session import chunks
+from models.database.types import SealedName
 from models.person import ERASED, HELD_OUT, LEARNED
 
 BLOCK = 5000  # identities in memory at once

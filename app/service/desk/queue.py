@@ -33,8 +33,8 @@ from app.service.requests import CLOSED as ENDED
 from app.service.requests import is_overdue
 from app.service.review import HELD, PAUSED
 from models import BearerToken, Case, ErasureRequest, Model, Record, RequesterKey
-from models.database.clock import clock
 from models.database.session import chunks, read_by_id
+from models.database.types import clock
 
 ANSWERED = "answered"
 FEW = 1000  # most cases of a requester that a query lists

@@ -12,7 +12,7 @@ from app.service.deadlines import REMIND_DAYS, days_left
 from app.service.desk.queue import OPEN
 from app.service.review import PAUSED
 from models import ErasureRequest
-from models.database.clock import clock
+from models.database.types import clock
 
 log = logging.getLogger(__name__)
 AT_ONCE = 100  # requests in one transaction

@@ -30,7 +30,7 @@ from lethe.certificates.intake_receipt import (
 )
 from lethe.errors import LetheError
 from models import Case, IntakeChallenge, IntakeCode, IntakeProof
-from models.database.clock import clock
+from models.database.types import clock
 
 _DESTROYED = col(IntakeProof.record), col(IntakeProof.key), col(IntakeProof.issued_by)
 GONE = "no case has this code, or it ended so long ago that it was forgotten"

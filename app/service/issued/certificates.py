@@ -20,11 +20,11 @@ from app.service.context import Services
 from app.service.requests import find
 from app.vault.request_ref import request_ref
 from app.witnesses.rows import Rows
+from lethe.canonical import parse_base64
 from lethe.certificates.bundle import build_bundle
 from lethe.certificates.statement import Predicate, parse_statement
 from lethe.certificates.verify import Verdict, verify_certificate
 from lethe.errors import LetheError
-from lethe.log.spelling import parse_base64
 from lethe.signing.keys import public_pem
 from models import Artifact, Certificate, LogEntry, Verification
 

@@ -17,7 +17,7 @@ from app.ledger.storage import NodeTable, read_leaves
 from app.problems import BadCursorError, PeriodChangedError
 from app.service.context import Services
 from app.service.issued.public_log import latest_head
-from lethe.certificates.dsse import pae
+from lethe.certificates.bundle import pae
 from lethe.certificates.statement import Statement, parse_statement
 from lethe.log.entries import HASHEDREKORD, Leaf, parse_leaf
 from lethe.log.proofs import ProofError

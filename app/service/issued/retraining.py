@@ -8,11 +8,11 @@ from app.service.context import Services
 from app.service.issued import certificates
 from app.service.requests import id_of
 from app.witnesses.rows import Rows
+from lethe.canonical import parse_base64
 from lethe.certificates.bundle import parse_bundle
 from lethe.certificates.cost import Cost, cost_of
 from lethe.certificates.statement import parse_statement
 from lethe.errors import LetheError
-from lethe.log.spelling import parse_base64
 from models import Certificate, ErasureRequest, Model
 
 LOOKED_AT = 20  # newest certificates that are searched

@@ -25,7 +25,7 @@ from app.service.models.registry import find, is_remote, present
 from app.service.scope import has_tombstone, is_add_back, may_return
 from app.service.signatures import current_key
 from app.uploads.checked import CheckedUpload
-from app.vault.model_key import (
+from app.vault.master import (
     ADD_BACK,
     UPLOAD,
     open_tombstone_key,

@@ -2,19 +2,18 @@
 
 from sqlmodel import Session, col, select
 
-from app.ledger.journal import record_model_event
-from app.ledger.pinned import digests_of, stored_digest
+from app.ledger.journal import digests_of, record_model_event, stored_digest
 from app.ledger.transaction import Transaction
 from app.problems import ModelInUseError
 from app.reconcile.deleted import EVENT
-from app.reconcile.logged_versions import logged_leaf
+from app.reconcile.inputs import logged_leaf
 from app.reconcile.model_events import CLOSED, model_events, requests_events
 from app.schemas.models import DeletionView
 from app.service.context import Services
 from app.service.holds import require_deletable
 from app.service.models import registry
 from app.steps import reached
-from app.vault.model_key import open_tombstone_key
+from app.vault.master import open_tombstone_key
 from app.vault.scrub import scrub
 from app.vault.wipe import shared, wipe
 from models import Audit, ErasureRequest, Job, Model, ModelVersion, Release, Round

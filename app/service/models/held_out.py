@@ -2,7 +2,7 @@
 
 They are in one artifact of a kind of its own, which no fit reads. A row is removed by writing
 the others under a new key and a new salt; the log names the current file
-(`app.reconcile.held_out`).
+(`app.reconcile.inputs`).
 """
 
 import io
@@ -17,7 +17,7 @@ from sqlmodel import Session, col, select
 
 from app.ledger.journal import record_model_event
 from app.ledger.transaction import Transaction
-from app.reconcile.held_out import EVENT, KIND, logged_digest
+from app.reconcile.inputs import HELD_OUT_EVENT, HELD_OUT_KIND, logged_digest
 from app.service.context import Services
 from lethe.errors import LetheError
 from lethe.identity import HELD_OUT
@@ -161,9 +161,9 @@ def replace(
     if before is not None:
         services.artifacts.shred_all(tx.session, _live(tx.session, before.digest))
     if after is not None:
-        services.artifacts.put(tx.session, KIND, after.file)
+        services.artifacts.put(tx.session, HELD_OUT_KIND, after.file)
     digests = {} if after is None else {"rows": after.digest}
-    return record_model_event(tx, model.ref, EVENT, digests)
+    return record_model_event(tx, model.ref, HELD_OUT_EVENT, digests)
 
 
 def require(services: Services, model: Model, digest: str | None) -> None:
@@ -189,6 +189,8 @@ def remove(
 
 def _live(session: Session, digest: str) -> list[str]:
     query = select(Artifact.id).where(
-        Artifact.kind == KIND, Artifact.digest == digest, col(Artifact.wrapped_key).is_not(None)
+        Artifact.kind == HELD_OUT_KIND,
+        Artifact.digest == digest,
+        col(Artifact.wrapped_key).is_not(None),
     )
     return list(session.exec(query))

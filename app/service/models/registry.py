@@ -10,7 +10,7 @@ from sqlmodel import Session, col, select
 from app.keys.issuer import signing_issuer
 from app.problems import ModelDeletedError, NotFoundError, UnknownModelError
 from app.reconcile.deleted import GONE, require_present
-from app.reconcile.logged_versions import is_withdrawn, logged_leaf
+from app.reconcile.inputs import is_withdrawn, logged_leaf
 from app.schemas.base import Page
 from app.schemas.models import (
     Extractor,

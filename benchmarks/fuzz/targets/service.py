@@ -31,13 +31,13 @@ from app.schemas.webhooks import Replay
 from benchmarks.fuzz.mutate import as_json, plain
 from benchmarks.fuzz.target import Target
 from lethe import canonical
+from lethe.certificates.bundle import sign_envelope
 from lethe.certificates.case_summary import (
     CasePart,
     CasePredicate,
     build_summary,
     check_summary,
 )
-from lethe.certificates.dsse import sign_envelope
 from lethe.certificates.intake_receipt import (
     EVENT,
     RECEIPT_TYPE,

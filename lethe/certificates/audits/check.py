@@ -26,7 +26,7 @@ from lethe.certificates.audits.report import (
     parse_report,
     words,
 )
-from lethe.certificates.dsse import Envelope, check_signature
+from lethe.certificates.bundle import Envelope, check_signature
 from lethe.certificates.errors import CertificateError
 from lethe.certificates.margins import MarginDistance, distances
 

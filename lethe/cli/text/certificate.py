@@ -10,8 +10,13 @@ import click
 
 from lethe.catalogue import BOUNDS, check_of
 from lethe.certificates.attack_curve import summary
-from lethe.certificates.escalation import AttemptPart, read_escalation
-from lethe.certificates.statement import CheckPart, Predicate, Statement
+from lethe.certificates.statement import (
+    AttemptPart,
+    CheckPart,
+    Predicate,
+    Statement,
+    read_escalation,
+)
 from lethe.cli.options import count, plain
 from lethe.words.certificate import in_words, not_run, untested
 from lethe.words.texts import texts

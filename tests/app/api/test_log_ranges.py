@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 from sqlmodel import Session, select
 
+from lethe.canonical import parse_base64
 from lethe.client import Client, EntryFilter
 from lethe.log.proofs import ProofError, check_inclusion
 from lethe.log.ranges import check_range, read_range
-from lethe.log.spelling import parse_base64
 from lethe.log.tree import leaf_hash
 from models import LogCheckpoint
 from tests.app.api.test_requests import problem

@@ -15,7 +15,7 @@ from lethe.signing.errors import SignatureReplayedError
 from lethe.signing.http import MAX_WINDOW, SignedBy, sign_request
 from lethe.signing.keys import generate_key
 from models import UsedNonce
-from models.database.clock import clock
+from models.database.types import clock
 from tests.app.api.test_requests import problem
 from tests.installation import Installation
 from tests.small import MODEL, Caller, pack, rows

@@ -39,8 +39,8 @@ from lethe.log.follow import mirror_log
 from lethe.signing.keys import PrivateKey
 from migrations import HEAD
 from models import Artifact, ErasureRequest, LogEntry, Model, Record, Subject, Tombstone
-from models.database.sealed import seal_columns
 from models.database.session import make_engine
+from models.database.types import seal_columns
 from tests.conftest import fresh_database
 from tests.installation import Installation, install
 from tests.small import MODEL, ROWS

@@ -62,7 +62,7 @@ def passed(result: Result) -> list[str]:
 def test_a_fresh_backup_comes_back_whole(
     running: Installation, kept: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("app.ledger.signers.sign_checkpoint", None)  # nothing is signed
+    monkeypatch.setattr("app.ledger.log_files.sign_checkpoint", None)  # nothing is signed
     held = SigningGuard(running.settings.keys_dir / GUARD).read()
     assert passed(rehearse(kept)) == []
     assert SigningGuard(running.settings.keys_dir / GUARD).read() == held
@@ -83,7 +83,7 @@ def test_what_came_after_the_backup_is_lost_and_said(
         signed.append(checkpoint)
         return sign_checkpoint(checkpoint, *signers, **more)
 
-    monkeypatch.setattr("app.ledger.signers.sign_checkpoint", sign)
+    monkeypatch.setattr("app.ledger.log_files.sign_checkpoint", sign)
     told = rehearse(kept, "--mirror", str(tmp_path / "m"))
     assert passed(told)
     assert "damaged" not in told.output

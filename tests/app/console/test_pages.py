@@ -15,11 +15,11 @@ from app.console.render import words
 from app.console.sign_in import entrance
 from app.service.health import PARTS
 from app.service.issued.retraining import last_retraining
+from lethe.canonical import format_base64
 from lethe.certificates.attack_curve import AttackCurve, spelled
 from lethe.certificates.bundle import parse_bundle
 from lethe.certificates.cost import cost_of
 from lethe.certificates.statement import CheckPart
-from lethe.log.spelling import format_base64
 from lethe.report.certificate import Sheet
 from lethe.words.texts import LANGUAGES
 from models import Certificate

@@ -15,8 +15,7 @@ from app.ledger.journal import record_request_event
 from app.ledger.sequencer import Ledger
 from app.ledger.transaction import Transaction
 from app.schemas.base import format_time
-from lethe.certificates.bundle import hashedrekord_leaf
-from lethe.certificates.dsse import sign_envelope
+from lethe.certificates.bundle import hashedrekord_leaf, sign_envelope
 from lethe.certificates.evidence import ESCALATION_SCORES, SCORES
 from lethe.certificates.statement import Subject, build_statement
 from lethe.log.entries import model_leaf

@@ -21,8 +21,7 @@ from app.ledger.transaction import Transaction
 from app.reconcile.fsck.run import fsck
 from app.settings import Settings
 from lethe.log.entries import event_leaf, parse_leaf
-from lethe.log.peaks import Peaks
-from lethe.log.tree import leaf_hash
+from lethe.log.tree import Peaks, leaf_hash
 from migrations.grants import grant
 from models import LogEntry
 from models.database.session import make_engine

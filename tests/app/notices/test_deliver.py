@@ -12,7 +12,7 @@ from app.notices.callbacks import rows as rows_of_callbacks
 from app.notices.callbacks.form import CallbackMessage
 from app.notices.notice import delivery_id
 from models import Delivery
-from models.database.clock import clock
+from models.database.types import clock
 from tests.app.notices.conftest import rows
 from tests.installation import Installation
 

@@ -20,7 +20,7 @@ from app.reconcile.fsck.run import fsck
 from app.service import admission
 from lethe.catalogue import NOTICES
 from models import Delivery, ErasureRequest, NoticeCursor, RequestEvent, Webhook
-from models.database.clock import clock
+from models.database.types import clock
 from tests.app.notices.conftest import add, deliveries, pass_time, rows, turn
 from tests.app.notices.receiver import Receiver, receiving
 from tests.installation import Installation, make_token

@@ -10,12 +10,11 @@ from app.ledger.journal import record_request_event
 from app.ledger.sequencer import Ledger
 from app.ledger.startup import load_issuer
 from app.ledger.transaction import Transaction
-from app.reconcile.escalation import CONTRADICTED, NOT_JUDGED, TOGETHER, checks_digest
 from app.reconcile.fsck.run import fsck
+from app.reconcile.judgement import CONTRADICTED, NOT_JUDGED, TOGETHER, checks_digest
 from app.settings import Settings
-from lethe.certificates.escalation import AttemptPart, write_escalation
 from lethe.certificates.evidence import scores_part
-from lethe.certificates.statement import EvidencePart
+from lethe.certificates.statement import AttemptPart, EvidencePart, write_escalation
 from models import ErasureRequest
 from tests.app.ledger.samples import PREDICATE, certify, submit
 from tests.lethe.certificates.escalations import ATTACK, PURGE, SKIPPED

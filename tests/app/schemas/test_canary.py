@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from app.ledger.pinned import digest_of
+from app.ledger.journal import digest_of
 from app.schemas.families.networks import NewNetwork
 from tests import small_network
 

@@ -7,7 +7,7 @@ import pytest
 from httpx2 import Response
 from sqlmodel import Session, col, select
 
-from app.vault.model_key import open_tombstone_key, record_tag, tags_digest
+from app.vault.master import open_tombstone_key, record_tag, tags_digest
 from lethe.log.entries import parse_leaf
 from models import LogEntry, Model, Tombstone
 from tests.installation import Installation

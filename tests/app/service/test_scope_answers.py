@@ -9,7 +9,7 @@ from sqlalchemy import update
 from sqlmodel import Session, col, select
 
 from app.service import acceptance, scope, signatures
-from app.vault.model_key import open_tombstone_key
+from app.vault.master import open_tombstone_key
 from lethe.signing.keys import generate_key
 from models import ErasureRequest, LogEntry, Model, Record, Tombstone
 from tests.installation import Installation

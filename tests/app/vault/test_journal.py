@@ -15,8 +15,7 @@ from app.settings import Settings
 from app.vault.artifacts import ArtifactStore
 from app.vault.features import FeatureVault
 from app.vault.journal import FILE, ErasureJournal, JournalError, Line
-from app.vault.master import RootSecret
-from app.vault.model_key import tags_digest
+from app.vault.master import RootSecret, tags_digest
 from lethe.signing.keys import PrivateKey
 from models import Artifact, ErasureRequest, Subject
 from models.database.session import reading

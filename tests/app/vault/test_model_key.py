@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from app.vault.master import RootSecret
-from app.vault.model_key import (
+from app.vault.master import (
+    RootSecret,
     has_noise,
     noise_commitment,
     noise_key,

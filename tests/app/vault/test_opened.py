@@ -11,12 +11,10 @@ from hypothesis import strategies as st
 from sqlalchemy.engine import Engine
 from sqlmodel import Session
 
-from app.vault import opened
 from app.vault.artifacts import ArtifactStore
 from app.vault.errors import NotStoredError, SealError, ShreddedError
 from app.vault.master import RootSecret
-from app.vault.opened import OpenedArtifact
-from app.vault.seal import NONCE_SIZE, seal
+from app.vault.seal import NONCE_SIZE, OpenedArtifact, seal
 
 PIECE = 64
 KEY, PLACE = bytes(range(32)), b"place"
@@ -24,7 +22,7 @@ KEY, PLACE = bytes(range(32)), b"place"
 
 @pytest.fixture(autouse=True)
 def _small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(opened, "PIECE", PIECE)
+    monkeypatch.setattr("app.vault.seal.PIECE", PIECE)
 
 
 @pytest.fixture

@@ -34,8 +34,7 @@ from workers.judge.attacks.attack import Setting
 from workers.judge.attacks.outputs import Outputs, log_softmax
 from workers.judge.attacks.roc import auc, best_advantage, tpr_at_fpr
 from workers.judge.attacks.shokri import PENALTY, fit_logistic, shokri
-from workers.judge.inference.intervals import clopper_pearson
-from workers.judge.inference.levels import step_down
+from workers.judge.inference.intervals import clopper_pearson, step_down
 
 ROWS = 1000
 NOISE = 0.05  # of a balanced accuracy on 1,000 rows a side: three standard errors

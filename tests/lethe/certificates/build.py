@@ -18,10 +18,15 @@ from cryptography.hazmat.primitives.asymmetric.ec import (
 )
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from lethe.certificates.bundle import build_bundle, hashedrekord_leaf
-from lethe.certificates.dsse import sign_envelope
-from lethe.certificates.evidence import Report, build_evidence, evidence_part
-from lethe.certificates.retained import Removal, prove_removal, record_commitment
+from lethe.certificates.bundle import build_bundle, hashedrekord_leaf, sign_envelope
+from lethe.certificates.evidence import (
+    Removal,
+    Report,
+    build_evidence,
+    evidence_part,
+    prove_removal,
+    record_commitment,
+)
 from lethe.certificates.retained_tree import RetainedTree
 from lethe.certificates.shape import read
 from lethe.certificates.statement import (
@@ -42,9 +47,8 @@ from lethe.certificates.verify import Verdict, verify_certificate
 from lethe.log.checkpoint import Checkpoint, sign_checkpoint
 from lethe.log.entries import event_leaf
 from lethe.log.note import NoteSigner, NoteVerifier
-from lethe.log.peaks import Peaks
 from lethe.log.proofs import inclusion_proof
-from lethe.log.tree import leaf_hash, tree_root
+from lethe.log.tree import Peaks, leaf_hash, tree_root
 from lethe.signing.keys import public_pem
 from tests.lethe.certificates.leaves import bare
 

@@ -2,8 +2,7 @@
 
 from collections.abc import Mapping
 
-from lethe.certificates.escalation import AttemptPart, read_escalation, spelled
-from lethe.certificates.statement import CheckPart
+from lethe.certificates.statement import AttemptPart, CheckPart, read_escalation, spelled
 
 SAMPLES = CheckPart(
     number=2,

@@ -19,7 +19,7 @@ from lethe.certificates.audits.report import (
     build_report,
     words,
 )
-from lethe.certificates.dsse import sign_envelope
+from lethe.certificates.bundle import sign_envelope
 from lethe.certificates.errors import CertificateError, EnvelopeError, ShapeError
 from lethe.certificates.statement import VerifierPart
 from tests.lethe.certificates.build import CERTIFICATE_ID, KEYID, issuer_key

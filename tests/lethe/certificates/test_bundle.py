@@ -15,9 +15,10 @@ from lethe.certificates.bundle import (
     MAX_BUNDLE,
     build_bundle,
     hashedrekord_leaf,
+    pae,
     parse_bundle,
+    sign_envelope,
 )
-from lethe.certificates.dsse import pae, sign_envelope
 from lethe.certificates.errors import ShapeError
 from lethe.errors import LetheError
 from lethe.log.entries import parse_leaf

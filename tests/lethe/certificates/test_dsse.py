@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ec import SECP384R1, generate_private_key
 
-from lethe.certificates.dsse import PAYLOAD_TYPE, check_envelope, pae, sign_envelope
+from lethe.certificates.bundle import PAYLOAD_TYPE, check_envelope, pae, sign_envelope
 from lethe.certificates.errors import EnvelopeError, ShapeError
 from tests.lethe.certificates.build import KEYID, issuer_key
 

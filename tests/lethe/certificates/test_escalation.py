@@ -7,14 +7,15 @@ import pytest
 from lethe.canonical import NotCanonicalError
 from lethe.certificates import shape
 from lethe.certificates.errors import ShapeError
-from lethe.certificates.escalation import (
+from lethe.certificates.statement import (
     AttemptPart,
+    Subject,
+    build_statement,
     from_line,
     read_escalation,
     spelled,
     write_escalation,
 )
-from lethe.certificates.statement import Subject, build_statement
 from lethe.certificates.verify import verify_certificate
 from tests.lethe.certificates.build import (
     MODEL,

@@ -15,8 +15,8 @@ from lethe.certificates.evidence import (
     check_evidence,
     evidence_part,
     parse_evidence,
+    prove_removal,
 )
-from lethe.certificates.retained import prove_removal
 from lethe.certificates.retained_tree import RetainedTree
 from lethe.certificates.shape import write
 from lethe.certificates.statement import CheckPart, RetainedSet

@@ -12,9 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lethe.canonical import format_base64, parse_base64
 from lethe.certificates import shape
 from lethe.certificates.errors import RemovalError, ShapeError
-from lethe.certificates.retained import (
+from lethe.certificates.evidence import (
     Removal,
     RemovedRecord,
     check_sets,
@@ -24,7 +25,6 @@ from lethe.certificates.retained import (
 from lethe.certificates.retained_tree import RetainedTree, retained_root
 from lethe.certificates.shape import read, write
 from lethe.certificates.statement import SetState
-from lethe.log.spelling import format_base64, parse_base64
 from tests.lethe.certificates.build import commitments, salts
 from tests.lethe.certificates.leaves import bare
 from tests.lethe.certificates.tree_oracle import bare_root

@@ -13,9 +13,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from lethe import canonical
+from lethe.canonical import format_base64
 from lethe.certificates.bundle import parse_bundle
 from lethe.log.note import sign_note
-from lethe.log.spelling import format_base64
 from tests.fuzz import fuzz
 from tests.lethe.certificates.build import Office, log_signer
 

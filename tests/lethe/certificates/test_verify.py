@@ -19,13 +19,15 @@ from cryptography.hazmat.primitives.asymmetric.utils import (
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from lethe import canonical
+from lethe.canonical import format_base64
 from lethe.certificates.bundle import (
     build_bundle,
+    check_envelope,
     hashedrekord_leaf,
     issuer_named_by,
     parse_bundle,
+    sign_envelope,
 )
-from lethe.certificates.dsse import check_envelope, sign_envelope
 from lethe.certificates.statement import Subject, build_statement
 from lethe.certificates.verify import STEP_NAMES, Step, Verdict, verify_certificate
 from lethe.log.checkpoint import Checkpoint, format_checkpoint, parse_checkpoint
@@ -33,7 +35,6 @@ from lethe.log.cosigner import Cosigner
 from lethe.log.log_keys import LogKey, LogKeys
 from lethe.log.note import COSIGNATURE, ML_DSA_44, NoteVerifier, sign_note
 from lethe.log.policy import parse_policy
-from lethe.log.spelling import format_base64
 from tests.lethe.certificates.build import (
     BEFORE,
     KEYID,

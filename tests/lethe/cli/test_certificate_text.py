@@ -9,14 +9,15 @@ import pytest
 
 from lethe.catalogue import GuaranteeClass
 from lethe.certificates.errors import ShapeError
-from lethe.certificates.escalation import AttemptPart, write_escalation
 from lethe.certificates.statement import (
+    AttemptPart,
     CheckPart,
     EvidencePart,
     Predicate,
     Scope,
     Subject,
     build_statement,
+    write_escalation,
 )
 from lethe.cli.text.certificate import escalation_lines
 from lethe.errors import LetheError

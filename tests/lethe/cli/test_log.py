@@ -12,13 +12,13 @@ import pytest
 from click.testing import CliRunner, Result
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from lethe.canonical import format_base64
 from lethe.cli.log import log
 from lethe.client import Client
 from lethe.log.cosigner import Cosigner
 from lethe.log.fetch import LogUnreachableError, fetch_from
 from lethe.log.follow import mirror_log
 from lethe.log.note import NoteError, NoteSigner, sign_note
-from lethe.log.spelling import format_base64
 from tests.lethe.certificates.test_trust_root import NEXT, Published, Rotated
 from tests.lethe.client.log_service import LogService, history
 from tests.lethe.log import oracle

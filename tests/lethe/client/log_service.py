@@ -9,12 +9,12 @@ from uuid import UUID
 
 import httpx2
 
+from lethe.canonical import format_base64
 from lethe.log.checkpoint import Checkpoint, sign_checkpoint
 from lethe.log.entries import event_leaf, model_leaf, parse_leaf
 from lethe.log.note import NoteSigner
 from lethe.log.proofs import inclusion_proof
 from lethe.log.ranges import prove_range, range_members
-from lethe.log.spelling import format_base64
 from tests.lethe.log import oracle
 from tests.lethe.log.logs import SIGNER
 

@@ -6,13 +6,13 @@ from typing import Any
 import httpx2
 import pytest
 
+from lethe.canonical import format_base64
 from lethe.client import AsyncClient, Client, EntryFilter, LogEntries
 from lethe.client.errors import AnswerError
 from lethe.errors import LetheError
 from lethe.log.log_keys import LogKeys
 from lethe.log.note import NoteError
 from lethe.log.proofs import ProofError
-from lethe.log.spelling import format_base64
 from tests.lethe.client.log_service import LogService, history, ref_of
 from tests.lethe.log.logs import STRANGER, VERIFIER
 

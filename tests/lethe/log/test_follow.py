@@ -15,7 +15,6 @@ from lethe.log.check import check_tree
 from lethe.log.checkpoint import Checkpoint, sign_checkpoint
 from lethe.log.fetch import LogError, LogUnreachableError, MissingFileError, fetch_from
 from lethe.log.follow import LogReport, mirror_log, verify_log
-from lethe.log.peaks import Peaks
 from lethe.log.tiles import (
     encode_bundle,
     entries_path,
@@ -24,6 +23,7 @@ from lethe.log.tiles import (
 )
 from lethe.log.tree import (
     EMPTY_ROOT,
+    Peaks,
     leaf_hash,
     leaf_hashes,
     node_hashes,

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lethe.log.spelling import format_base64, parse_base64, parse_decimal
+from lethe.canonical import format_base64, parse_base64, parse_decimal
 
 
 @given(st.binary(max_size=100))

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lethe.log.peaks import Peaks
 from lethe.log.tree import (
     EMPTY_ROOT,
     MAX_SIZE,
+    Peaks,
     leaf_hash,
     node_hash,
     range_root,

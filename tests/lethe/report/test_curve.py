@@ -8,8 +8,7 @@ from xml.etree import ElementTree
 import pytest
 
 from lethe.certificates.attack_curve import AttackCurve, spelled
-from lethe.certificates.escalation import AttemptPart, write_escalation
-from lethe.certificates.statement import CheckPart
+from lethe.certificates.statement import AttemptPart, CheckPart, write_escalation
 from lethe.report.certificate import (
     LEFT,
     SIZE,

@@ -14,8 +14,7 @@ from typing import Any
 from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
 
 from lethe.certificates.bundle import build_bundle, hashedrekord_leaf
-from lethe.certificates.escalation import ATTEMPTS
-from lethe.certificates.statement import Predicate, parse_statement
+from lethe.certificates.statement import ATTEMPTS, Predicate, parse_statement
 from lethe.signing.keys import public_pem
 from tests.lethe.certificates.build import LocalLog
 from tests.lethe.web.second import base64

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from lethe.log.spelling import format_base64
+from lethe.canonical import format_base64
 from tests.lethe.certificates import test_retained, test_retained_tree
 from tests.lethe.certificates.test_retained import *  # noqa: F403
 from tests.lethe.certificates.test_retained import check_removal

@@ -12,10 +12,9 @@ from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lethe.certificates.bundle import build_bundle, hashedrekord_leaf
-from lethe.certificates.dsse import sign_envelope
+from lethe.canonical import format_base64
+from lethe.certificates.bundle import build_bundle, hashedrekord_leaf, sign_envelope
 from lethe.log.note import COSIGNATURE, NoteError, NoteVerifier, open_note
-from lethe.log.spelling import format_base64
 from tests.fuzz import fuzz
 from tests.lethe.certificates.build import KEYID, Office
 from tests.lethe.certificates.test_verify import build_payload

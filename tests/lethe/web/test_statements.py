@@ -12,7 +12,7 @@ import pytest
 from lethe import canonical
 from lethe.certificates import shape
 from lethe.certificates.bundle import parse_bundle
-from lethe.certificates.escalation import ATTEMPTS, AttemptPart
+from lethe.certificates.statement import ATTEMPTS, AttemptPart
 from tests.lethe.certificates import test_escalation, test_evidence
 from tests.lethe.certificates.build import Office
 from tests.lethe.certificates.escalations import SKIPPED, UNDECIDED

@@ -7,9 +7,8 @@ from pathlib import Path
 
 from lethe.log.checkpoint import Checkpoint, sign_checkpoint
 from lethe.log.note import NoteSigner
-from lethe.log.peaks import Peaks
 from lethe.log.proofs import consistency_proof
-from lethe.log.tree import leaf_hash, tree_root
+from lethe.log.tree import Peaks, leaf_hash, tree_root
 from lethe.witness.home import create, load
 from lethe.witness.protocol import AddCheckpoint, format_add_checkpoint
 from lethe.witness.server import Server

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from lethe.canonical import format_base64
 from lethe.log.checkpoint import open_checkpoint
 from lethe.log.cosigner import Cosigner
 from lethe.log.note import parse_vkey, read_note, sign_note, split_note
-from lethe.log.spelling import format_base64
 from lethe.witness import ask
 from lethe.witness.ask import (
     Asker,

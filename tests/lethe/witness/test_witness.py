@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from lethe.canonical import format_base64
 from lethe.log.checkpoint import parse_checkpoint
 from lethe.log.cosignature import split_cosignature
 from lethe.log.note import NoteSigner, parse_vkey, read_note, sign_note, split_note
-from lethe.log.spelling import format_base64
 from lethe.witness import home
 from lethe.witness.heads import MOST_EVIDENCE, Heads, StateError, origin_hash
 from lethe.witness.logs import HomeError

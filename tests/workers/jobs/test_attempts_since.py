@@ -7,10 +7,10 @@ import pytest
 from sqlmodel import Session, select
 
 from app.ledger.sequencer import Ledger
-from app.reconcile.escalation import NOT_JUDGED
+from app.reconcile.judgement import NOT_JUDGED
 from app.settings import Settings
-from lethe.certificates.escalation import AttemptPart, read_escalation, write_escalation
 from lethe.certificates.evidence import parse_evidence
+from lethe.certificates.statement import AttemptPart, read_escalation, write_escalation
 from models import Artifact, RequestEvent, Verification
 from tests.installation import Installation, install
 from tests.workers.jobs import networks

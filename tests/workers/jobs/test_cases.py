@@ -11,6 +11,7 @@ from sqlmodel import Session, select
 from app.ledger.startup import load_issuer
 from app.purge import retention
 from app.service.desk import opening
+from app.service.desk.pending import read_rounds
 from lethe.certificates.case_summary import check_summary
 from lethe.errors import LetheError
 from lethe.identity import digests
@@ -459,7 +460,7 @@ def test_a_model_registered_since_the_lookup_is_looked_up_too(
     installation: Installation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ready(installation, "one")
-    honest = opening.read_rounds
+    honest = read_rounds
 
     def beside(*given: Any) -> Any:
         found = honest(*given)

@@ -14,8 +14,7 @@ from app import steps
 from app.purge import retention
 from app.steps import PlantedFaultError
 from models import Contribution, Job, Model
-from models.database.clock import clock
-from models.database.types import utcnow
+from models.database.types import clock, utcnow
 from tests.installation import Installation
 from tests.small import MODEL, Caller, pack, rows
 from tests.workers.jobs import audits

@@ -21,7 +21,7 @@ from workers.arrays import Rows
 from workers.families.ridge.stored import RowBlock
 from workers.jobs import execute, publish, repair
 from workers.jobs.draft import ShreddedArtifact
-from workers.jobs.model import versions, withdrawal
+from workers.jobs.model import versions
 from workers.methods.ridge import base
 from workers.methods.ridge.base import Outcome, RidgeConfig, RidgeState
 from workers.methods.ridge.ridge_exact import METHOD
@@ -105,8 +105,7 @@ def old_versions_not_shredded(patch: Patch) -> None:
     def pretend(services: Any, session: Session, artifact_id: str) -> ShreddedArtifact:
         return ShreddedArtifact(artifact_id, "0" * 64)
 
-    for module in (versions, withdrawal):
-        patch.setattr(module, "shred", pretend)
+    patch.setattr(versions, "shred", pretend)
 
 
 def block_not_rewritten(patch: Patch) -> None:

@@ -16,7 +16,7 @@ from sqlmodel import Session, select
 from app.ledger.startup import load_issuer
 from app.purge.search import search
 from app.reconcile.fsck.run import fsck
-from app.reconcile.held_out import KIND
+from app.reconcile.inputs import HELD_OUT_KIND
 from app.service.models.held_out import HeldOutRows
 from lethe.certificates.bundle import parse_bundle
 from lethe.certificates.case_summary import check_summary
@@ -93,7 +93,7 @@ def oracle(installation: Installation, arrays: dict[str, Any], without: int = 0)
 def stored(installation: Installation) -> list[Artifact]:
     """Return the artifacts of held-out rows whose keys exist."""
     with Session(installation.services.engine) as session:
-        query = select(Artifact).where(Artifact.kind == KIND)
+        query = select(Artifact).where(Artifact.kind == HELD_OUT_KIND)
         return [one for one in session.exec(query) if one.wrapped_key is not None]
 
 

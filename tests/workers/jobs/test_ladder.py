@@ -7,7 +7,7 @@ import pytest
 
 from app.ledger.sequencer import Ledger
 from app.settings import Settings
-from lethe.certificates.escalation import read_escalation
+from lethe.certificates.statement import read_escalation
 from tests import small_network
 from tests.doubles.silos import InlineSilos
 from tests.installation import Installation, install
@@ -30,7 +30,7 @@ from workers.families.base import client_rows
 from workers.families.network import case as network_case
 from workers.methods.network.registry import make
 from workers.silos import keys
-from workers.training.replay import retraining
+from workers.training.replay import models
 
 Patch = pytest.MonkeyPatch
 ATTEMPT = ["escalated", "executed", "verified"]
@@ -191,7 +191,7 @@ def test_an_attempt_without_a_model_gives_way_to_the_retraining_in_the_log(
     networks.register(installation, policy=policy(never, HF_KCU))
     plant(monkeypatch, "yeom:auc")
     sealed: list[bool] = []
-    honest = retraining.reexecute
+    honest = models.reexecute
 
     def reexecute(*arguments: Any) -> Any:
         sealed.append("before" in readable(installation))

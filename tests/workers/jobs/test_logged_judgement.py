@@ -9,14 +9,13 @@ from sqlmodel import Session, select
 
 from app.ledger.journal import record_model_event
 from app.ledger.transaction import Transaction
-from app.reconcile.escalation import CONTRADICTED
 from app.reconcile.fsck.run import fsck
-from app.reconcile.judgement import Event
+from app.reconcile.judgement import CONTRADICTED, Event
 from app.settings import Settings
 from lethe.certificates import shape
-from lethe.certificates.escalation import AttemptPart, read_escalation
-from lethe.certificates.retained import Removal, prove_removal, record_commitment
+from lethe.certificates.evidence import Removal, prove_removal, record_commitment
 from lethe.certificates.retained_tree import RetainedTree
+from lethe.certificates.statement import AttemptPart, read_escalation
 from lethe.signing.keys import PrivateKey
 from models import (
     Artifact,

@@ -33,7 +33,7 @@ from workers.families.ridge.stored import RowBlock, decode_block, encode_block
 from workers.jobs.model import chain
 from workers.jobs.model.chain import STORED
 from workers.jobs.model.logged import RENAMED
-from workers.jobs.model.withdrawal import OTHER_FILES
+from workers.jobs.model.versions import OTHER_FILES
 
 pytestmark = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 

@@ -10,7 +10,7 @@ from sqlmodel import Session, select
 from app.ledger.sequencer import Ledger
 from app.schemas.families.networks import NewNetwork
 from app.settings import Settings
-from app.vault.model_key import noise_key
+from app.vault.master import noise_key
 from lethe.log.entries import parse_leaf
 from models import Artifact, LogEntry
 from tests import small_network

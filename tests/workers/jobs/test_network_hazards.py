@@ -38,7 +38,7 @@ from workers.families.network.data.rows import (
     salts,
 )
 from workers.jobs.draft import ShreddedArtifact
-from workers.jobs.model import versions, withdrawal
+from workers.jobs.model import versions
 from workers.methods.network.base import Hooks, Unlearned, UnlearningCase
 from workers.methods.network.retrain import retraining
 from workers.training.fedavg.base import Work
@@ -182,8 +182,7 @@ def trained_on_what_was_kept(patch: Patch) -> None:
 
 
 def nothing_is_shredded(patch: Patch) -> None:
-    for module in (versions, withdrawal):
-        patch.setattr(module, "shred", lambda *_: ShreddedArtifact(_[2], "0" * 64))
+    patch.setattr(versions, "shred", lambda *_: ShreddedArtifact(_[2], "0" * 64))
 
 
 CHEATS = [

@@ -8,7 +8,7 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from lethe.certificates.retained import record_commitment
+from lethe.certificates.evidence import record_commitment
 from tests.workers.silos import questions
 from workers.families.network.config import NetworkConfig
 from workers.families.network.data.rows import label_bytes, row_digest

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from app.schemas.families.networks import NewNetwork
-from app.vault.model_key import noise_key
+from app.vault.master import noise_key
 from tests import small_network
 from tests.installation import Installation
 from tests.lethe.certificates.escalations import escalation_line

@@ -18,7 +18,7 @@ from sqlalchemy import text
 from sqlmodel import Session, select
 
 from app import steps
-from lethe.certificates.retained import record_commitment
+from lethe.certificates.evidence import record_commitment
 from lethe.signing.keys import generate_key
 from models import Artifact, Model, Record, RequestEvent
 from tests.installation import Installation

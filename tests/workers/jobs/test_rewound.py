@@ -8,8 +8,7 @@ from sqlalchemy import text
 from sqlmodel import Session, select
 
 from app import steps
-from app.reconcile.escalation import logged_escalation
-from app.reconcile.judgement import Event, contradiction
+from app.reconcile.judgement import Event, contradiction, logged_escalation
 from models import Model
 from tests.installation import Installation
 from tests.workers.jobs import networks

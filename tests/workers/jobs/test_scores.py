@@ -15,8 +15,8 @@ from tests import small_network
 from tests.installation import Installation
 from tests.workers.jobs import networks
 from tests.workers.jobs.rechecking import download, rechecked
-from workers.judge.scores.committed_rows import problem_with
 from workers.judge.scores.file import decode_scores
+from workers.judge.scores.order import problem_with
 from workers.training.fedavg.base import ClientData
 from workers.training.fedavg.held_out import is_held_out
 from workers.training.networks.registry import network

@@ -18,7 +18,7 @@ from sklearn.dummy import DummyClassifier
 from sklearn.ensemble import RandomForestClassifier
 from sqlmodel import Session, select
 
-from lethe.certificates.retained import record_commitment
+from lethe.certificates.evidence import record_commitment
 from lethe.signing.keys import generate_key
 from models import Artifact, Model, ModelVersion, Record, RequestEvent, Subject
 from tests.installation import Installation
@@ -31,7 +31,7 @@ from workers.errors import RefusedError
 from workers.families.shards import rows as shard_rows
 from workers.families.shards import update as shards_update
 from workers.jobs import execute
-from workers.jobs.model.withdrawal import OTHER_FILES
+from workers.jobs.model.versions import OTHER_FILES
 from workers.training.recipes import process
 from workers.training.recipes.files import FittedRecipe, decode, encode
 from workers.training.recipes.fit import FitRows

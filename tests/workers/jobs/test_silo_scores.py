@@ -14,7 +14,7 @@ from sqlmodel import Session, select
 
 from app.service.access import silo_keys
 from app.service.context import Services
-from lethe.certificates.escalation import read_escalation
+from lethe.certificates.statement import read_escalation
 from lethe.signing.keys import fingerprint
 from models import Artifact, Subject
 from tests import small_network
@@ -36,8 +36,8 @@ from workers.families.network.data.blocks import InputBlock
 from workers.families.network.scores import answer as network_scores
 from workers.jobs.case import Verdict
 from workers.judge.samples.empirical_claim import EmpiricalClaim
-from workers.judge.scores.committed_rows import CommittedRows, problem_with
 from workers.judge.scores.file import decode_scores, encode_scores
+from workers.judge.scores.order import CommittedRows, problem_with
 from workers.judge.silos import SilosClaim
 from workers.silos import keys
 from workers.silos.answer import Score

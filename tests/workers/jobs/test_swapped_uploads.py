@@ -11,7 +11,7 @@ from sqlmodel import Session, col, select
 from app.reconcile.findings import FsckReport
 from app.reconcile.fsck.vault import fsck_vault
 from app.service.context import Services
-from app.vault.model_key import upload_tag
+from app.vault.master import upload_tag
 from lethe.log.entries import parse_leaf
 from lethe.signing.keys import generate_key
 from models import Artifact, Contribution, LogEntry, Model, ModelVersion, Record

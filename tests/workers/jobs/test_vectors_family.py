@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner
 from sqlmodel import Session, select
 
-from lethe.certificates.retained import record_commitment
+from lethe.certificates.evidence import record_commitment
 from lethe.client import Client
 from models import Artifact, ModelVersion, Record, RequestEvent
 from tests.installation import Installation
@@ -24,7 +24,7 @@ from workers.cli.models import command as cli
 from workers.families import base
 from workers.families.vectors import update
 from workers.jobs import execute
-from workers.jobs.model.withdrawal import OTHER_FILES
+from workers.jobs.model.versions import OTHER_FILES
 from workers.training.vectors import files
 from workers.training.vectors.build import build
 from workers.training.vectors.build import drop as honest_drop

@@ -12,7 +12,7 @@ from workers.judge.merkle import merkle_root
 from workers.judge.policy.document import digest
 from workers.judge.policy.policy import USUAL, Policy
 from workers.judge.samples.empirical_claim import EmpiricalClaim
-from workers.judge.scores.committed_rows import CommittedRows
+from workers.judge.scores.order import CommittedRows
 
 CLASSES, CLIENTS = 5, 2
 PUBLISHED = hashlib.sha256(b"model").hexdigest()

@@ -3,7 +3,7 @@
 import pytest
 
 from workers.errors import RefusedError
-from workers.judge.inference.levels import spent
+from workers.judge.inference.intervals import spent
 
 
 def test_the_first_requests_by_hand() -> None:

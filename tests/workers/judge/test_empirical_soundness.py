@@ -63,7 +63,7 @@ def test_nothing_is_accepted_without_memory_before() -> None:
 
 def test_a_stream_of_models_at_the_margin_seldom_passes() -> None:
     """Models whose attack succeeds with probability 1/2 + tau, request after request."""
-    from workers.judge.inference.levels import spent, tost
+    from workers.judge.inference.intervals import spent, tost
 
     rng, wrong = np.random.default_rng(0), 0
     for _ in range(2000):

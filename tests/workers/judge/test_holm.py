@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from workers.judge.inference.levels import last_level, step_down
+from workers.judge.inference.intervals import last_level, step_down
 
 
 def printed(p_values: list[float], alpha: float) -> list[bool]:

@@ -8,7 +8,7 @@ import pytest
 
 from app.schemas.families.networks import VerificationTerms
 from lethe import canonical
-from workers.judge.inference.levels import spent
+from workers.judge.inference.intervals import spent
 from workers.judge.inference.sizes import minimum_pairs
 from workers.judge.policy.document import (
     digest,

@@ -24,8 +24,8 @@ from workers.arrays import Rows
 from workers.judge import registry
 from workers.judge.base import Report
 from workers.judge.ridge.claim import ClaimedStatistics, ExactClaim
-from workers.judge.ridge.resummed import resum
 from workers.judge.ridge.statistics import UnusableRowsError
+from workers.judge.ridge.verdict import resum
 from workers.methods.ridge.canonical_head import canonical_head
 from workers.methods.ridge.ridge_exact import METHOD
 from workers.methods.ridge.ridge_woodbury import METHOD as WOODBURY

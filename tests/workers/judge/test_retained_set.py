@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tests.lethe.certificates.tree_oracle import bare_root as mth
 from workers.judge.base import RetainedSetClaim, UpdateClaim
-from workers.judge.retention import check_retained_set
+from workers.judge.checks import check_retained_set
 
 
 def leaf(number: int) -> bytes:

@@ -9,11 +9,11 @@ import pytest
 
 from tests.workers.judge.canary_claims import HONEST, TARGET, with_canary
 from tests.workers.judge.empirical_claims import committed
+from workers.arrays import decode_tensors, encode_tensors
 from workers.errors import ArtifactError
 from workers.judge.samples.canary import CanaryClaim
 from workers.judge.samples.empirical import VERIFIER
 from workers.judge.scores.file import decode_scores, encode_scores
-from workers.tensor_file import decode_tensors, encode_tensors
 
 ROWS = committed(HONEST)
 FILE = encode_scores(with_canary(0.9, 0.05), ROWS)

@@ -9,15 +9,15 @@ import pytest
 
 from tests.workers.judge.claims import commitment
 from tests.workers.judge.empirical_claims import World, committed, noop, sets, simulated
+from workers.arrays import decode_tensors, encode_tensors
 from workers.errors import ArtifactError
 from workers.judge.base import Probe, UpdateClaim
 from workers.judge.merkle import merkle_root
 from workers.judge.samples.empirical import VERIFIER
 from workers.judge.samples.empirical_claim import EmpiricalClaim
-from workers.judge.scores.committed_rows import CommittedRows, problem_with
 from workers.judge.scores.file import decode_scores, encode_scores
+from workers.judge.scores.order import CommittedRows, problem_with
 from workers.judge.silos import SilosClaim
-from workers.tensor_file import decode_tensors, encode_tensors
 
 HONEST = simulated(1)
 ROWS = committed(HONEST)

@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 from tests.workers.judge.empirical_claims import POLICY, committed, simulated
+from workers.arrays import decode_tensors, encode_tensors
 from workers.errors import ArtifactError
 from workers.judge.policy.document import digest
 from workers.judge.samples.empirical import VERIFIER
 from workers.judge.samples.empirical_claim import EmpiricalClaim, ReferenceModels, TrainingCost
 from workers.judge.samples.samples import halves
 from workers.judge.scores.file import decode_scores, encode_scores
-from workers.tensor_file import decode_tensors, encode_tensors
 
 BASE = simulated(1)
 ROWS = committed(BASE)

@@ -6,7 +6,7 @@ from scipy import stats
 
 from workers.errors import RefusedError
 from workers.judge.attacks.roc import auc_interval, delong
-from workers.judge.inference.levels import around_chance, tost, within
+from workers.judge.inference.intervals import around_chance, tost, within
 from workers.judge.inference.sizes import (
     accuracy_power,
     auc_power,

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from workers.judge.inference.levels import apart, around_chance, tost, within
+from workers.judge.inference.intervals import apart, around_chance, tost, within
 
 LEVEL = 0.05
 

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from tests.workers.silos import questions
+from workers.arrays import decode_tensors, encode_tensors
 from workers.silos.canary_scores import ClientCanary
 from workers.silos.score_task import encode_task
 from workers.silos.scores import SiloScores, decode_scores, encode_scores
-from workers.tensor_file import decode_tensors, encode_tensors
 from workers.training.fedavg.errors import MessageError
 
 TASK = replace(questions.question("a job", 7), silo=1)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from tests.workers.silos import questions
+from workers.arrays import decode_tensors, encode_tensors
 from workers.silos.score_task import (
     EVERYBODY,
     MOST_RETAINED,
@@ -18,7 +19,6 @@ from workers.silos.score_task import (
     rank,
 )
 from workers.silos.scores import SiloScores, decode_scores, encode_scores
-from workers.tensor_file import decode_tensors, encode_tensors
 from workers.training.fedavg.errors import MessageError
 
 TASK = questions.question("a job", 7)

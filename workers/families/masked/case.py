@@ -11,7 +11,7 @@ from app.rounds.steps import CHANGED, is_as_opened, members, message_id
 from app.schemas.requests import Scope
 from app.schemas.rounds import STEPS
 from app.service.desk.people import RecordIdentity
-from app.vault.model_key import open_tombstone_key
+from app.vault.master import open_tombstone_key
 from lethe import canonical
 from lethe.identity import WIDTH, unpack
 from models import ErasureRequest, Job, ModelVersion, Record, RequesterKey, Round

@@ -11,7 +11,7 @@ from app.schemas.rounds import STEPS
 from app.service.context import Services
 from app.service.queue import PARKED
 from models import ErasureRequest, Job, Round
-from models.database.clock import clock
+from models.database.types import clock
 from workers.jobs.leases.lease import JobContext, advance
 from workers.jobs.leases.stalled import ESCALATION_MARGIN
 

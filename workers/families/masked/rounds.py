@@ -18,7 +18,7 @@ from app.service.desk import people
 from app.service.queue import PARKED
 from app.steps import reached
 from lethe import canonical
-from lethe.certificates.retained import SALT_SIZE
+from lethe.certificates.evidence import SALT_SIZE
 from models import Round
 from workers.errors import RefusedError
 from workers.families.masked.case import (

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from sqlmodel import select
 
 from models import Job
-from models.database.clock import clock
+from models.database.types import clock
 from workers.errors import RefusedError
 from workers.families.network.config import (
     NetworkConfig,

@@ -14,12 +14,8 @@ from workers.families.network.config import NetworkConfig, network_config
 from workers.families.network.data.rows import Holdings, assemble, holdings, salts
 from workers.families.network.training import data_of, device_of, here
 from workers.jobs.model import versions
-from workers.jobs.model.logged import (
-    NotLoggedError,
-    OtherModelError,
-    check_logged,
-    is_newest,
-)
+from workers.jobs.model.logged import NotLoggedError, check_logged, is_newest
+from workers.jobs.model.versions import OtherModelError
 from workers.method_audits.draw import Plan, StoredRows
 from workers.method_audits.pair import Pair, run_pair
 from workers.method_audits.trust import NOT_ITS_ROWS

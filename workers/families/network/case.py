@@ -11,7 +11,7 @@ import torch
 from sqlmodel import Session, select
 
 from app.service.context import Services
-from app.vault.model_key import NOISY_FINETUNING
+from app.vault.master import NOISY_FINETUNING
 from lethe.catalogue import CHECKS
 from lethe.errors import LetheError
 from models import Job
@@ -70,7 +70,7 @@ from workers.training.networks.weights import (
     digest_of,
     encode_weights,
 )
-from workers.training.replay.retraining import most_missing, reexecute, start_digest
+from workers.training.replay.models import most_missing, reexecute, start_digest
 
 
 class OtherMachineError(LetheError):

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.service.context import Services
-from app.vault.model_key import CERTIFIED_NEWTON, NOISY_FINETUNING, noise_key
+from app.vault.master import CERTIFIED_NEWTON, NOISY_FINETUNING, noise_key
 from models import Model
 from workers.errors import RefusedError
 from workers.families.network import logged, noisy

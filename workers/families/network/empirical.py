@@ -18,7 +18,7 @@ from sqlmodel import Session, select
 
 from app.service.access import silo_keys
 from lethe.certificates import shape
-from lethe.certificates.retained import Removal, record_commitment
+from lethe.certificates.evidence import Removal, record_commitment
 from models import Job
 from workers.arrays import Labels, Matrix
 from workers.errors import RefusedError
@@ -26,8 +26,7 @@ from workers.families.network.config import NetworkConfig, network_config, polic
 from workers.families.network.data.rows import rows_digest, salts
 from workers.families.network.logged import judged_before
 from workers.families.network.reference_models import with_trained
-from workers.families.network.scores.answer import score
-from workers.families.network.scores.canary import canary_claim
+from workers.families.network.scores.answer import canary_claim, score
 from workers.families.network.scores.sorting import Sorting
 from workers.jobs.case import (
     ExecutedJob,
@@ -41,8 +40,8 @@ from workers.jobs.leases.lease import JobContext
 from workers.jobs.model.logged import LoggedRegistration, registered
 from workers.judge.samples.empirical import VERIFIER
 from workers.judge.samples.empirical_claim import EmpiricalClaim
-from workers.judge.scores.committed_rows import CommittedRows
 from workers.judge.scores.file import decode_scores, encode_scores
+from workers.judge.scores.order import CommittedRows
 from workers.judge.silos import SilosClaim
 from workers.silos.collect import SiloAnswers, collect
 from workers.silos.score_task import ScoreTask, limit_of

@@ -12,7 +12,7 @@ from sqlmodel import Session, col, or_, select
 from app.service.methods import last_attempt, spelled
 from app.service.queue import DEADLINE_MARGIN
 from models import ErasureRequest, Job, Record
-from models.database.clock import clock
+from models.database.types import clock
 from workers.families.network.config import NetworkConfig, network_config, policy_of
 from workers.jobs.attempts import NextAttempt
 from workers.jobs.case import ExecutedJob

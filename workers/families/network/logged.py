@@ -11,7 +11,7 @@ import hashlib
 from app.ledger.journal import record_model_event
 from app.ledger.sequencer import Ledger
 from app.ledger.transaction import Transaction
-from app.reconcile.logged_versions import VERSION, versions_of
+from app.reconcile.inputs import VERSION, versions_of
 from app.reconcile.model_events import model_events
 from lethe.log.entries import Leaf
 from models import Model, ModelVersion

@@ -6,7 +6,7 @@ The model before the erasure and the key are sealed for the verifier until the l
 from dataclasses import dataclass, replace
 
 from app.service.context import Services
-from app.vault.model_key import NOISY_FINETUNING, noise_key
+from app.vault.master import NOISY_FINETUNING, noise_key
 from models import Model
 from workers.errors import RefusedError
 from workers.families.network import logged

@@ -15,7 +15,7 @@ from time import perf_counter
 import numpy as np
 import torch
 
-from models.database.clock import clock as database_clock
+from models.database.types import clock as database_clock
 from workers.errors import ModelError, RefusedError
 from workers.families.network import progress
 from workers.families.network.config import NetworkConfig
@@ -24,14 +24,12 @@ from workers.families.network.data.rows import assemble, holdings, row_digests, 
 from workers.families.network.ladder import first_due, is_late
 from workers.families.network.training import device_of
 from workers.jobs.leases.lease import JobContext
-from workers.judge.inference.intervals import Vector
-from workers.judge.inference.levels import spent
+from workers.judge.inference.intervals import Vector, spent
 from workers.judge.samples import samples
 from workers.judge.samples.distances import parameter_gap
 from workers.judge.samples.empirical_claim import EmpiricalClaim, ReferenceModels, TrainingCost
 from workers.judge.samples.samples import halves
-from workers.judge.scores.committed_rows import CommittedRows
-from workers.judge.scores.order import nameless
+from workers.judge.scores.order import CommittedRows, nameless
 from workers.training.fedavg.base import ClientData
 from workers.training.networks.weights import decode_weights
 from workers.training.replay.models import (

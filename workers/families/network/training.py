@@ -6,8 +6,8 @@ from typing import TypeVar
 import torch
 
 from app.service.context import Services
-from app.vault.model_key import has_noise
-from lethe.certificates.escalation import from_line, write_escalation
+from app.vault.master import has_noise
+from lethe.certificates.statement import from_line, write_escalation
 from lethe.errors import LetheError
 from workers import devices
 from workers.errors import RefusedError
@@ -22,7 +22,8 @@ from workers.families.network.data.rows import Holdings, row_digests, rows_diges
 from workers.families.network.data.sides import ForgetRetainSplit, Places, divide
 from workers.jobs.leases import checkpoints
 from workers.jobs.leases.lease import JobContext
-from workers.jobs.model.logged import OTHER_ROWS, OtherModelError
+from workers.jobs.model.logged import OTHER_ROWS
+from workers.jobs.model.versions import OtherModelError
 from workers.jobs.update import Encoded, UpdateResult
 from workers.methods.network.base import Hooks, Side, TargetError, Tick
 from workers.methods.network.hf_kcu.products import NobodyAnsweredError
@@ -41,7 +42,7 @@ from workers.training.networks.weights import (
     encode_weights,
     initial_weights,
 )
-from workers.training.replay.retraining import most_missing, reexecute
+from workers.training.replay.models import most_missing, reexecute
 
 RETRAIN = Retrain()
 T = TypeVar("T")

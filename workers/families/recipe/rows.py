@@ -18,12 +18,13 @@ from safetensors.numpy import load, save
 from sqlmodel import Session, select
 
 from app.service.context import Services
-from lethe.certificates.retained import record_commitment
+from lethe.certificates.evidence import record_commitment
 from models import Model, Record
 from workers.errors import RefusedError
 from workers.jobs.leases.lease import JobContext
 from workers.jobs.model.chain import BatchMember, owned_by_subject
-from workers.jobs.model.logged import OTHER_ROWS, OtherModelError
+from workers.jobs.model.logged import OTHER_ROWS
+from workers.jobs.model.versions import OtherModelError
 from workers.jobs.update import Owner, ParsedUpload, StoredBlock
 from workers.training.recipes.fit import FitRows
 

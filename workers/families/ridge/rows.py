@@ -19,11 +19,11 @@ from numpy.typing import NDArray
 from sqlmodel import Session, col, func, select
 
 from app.ledger.sequencer import Ledger
-from app.reconcile.logged_versions import versions_of
+from app.reconcile.inputs import versions_of
 from app.service.context import Services
 from app.vault.features import FETCH
 from lethe.certificates import shape
-from lethe.certificates.retained import Removal
+from lethe.certificates.evidence import Removal
 from lethe.certificates.retained_tree import EMPTY_ROOT
 from models import FeatureBlock, Model, ModelVersion, Subject
 from models.database.session import chunks

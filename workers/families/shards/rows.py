@@ -8,8 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from sqlmodel import Session, select
 
-from app.vault.master import RootSecret
-from app.vault.model_key import open_tombstone_key
+from app.vault.master import RootSecret, open_tombstone_key
 from models import Model, Subject
 from workers.errors import RefusedError
 from workers.families.recipe.rows import TableBlock, all_digests, digest_of_rows, table

@@ -16,7 +16,8 @@ from workers.families.recipe.update import NotFittedError, limits, recipe_of
 from workers.families.shards.rows import ShardRows, owned, shard_key, sharded, subject_names
 from workers.jobs.leases.lease import JobContext
 from workers.jobs.model.chain import BatchMember
-from workers.jobs.model.logged import NotLoggedError, OtherModelError, check_logged
+from workers.jobs.model.logged import NotLoggedError, check_logged
+from workers.jobs.model.versions import OtherModelError
 from workers.jobs.update import Encoded, ParsedUpload, Update, UpdateResult, split
 from workers.training.programs.fitter import ProgramFitter
 from workers.training.recipes.process import RecipeFitter

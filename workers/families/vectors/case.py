@@ -9,7 +9,7 @@ import numpy as np
 from sqlmodel import Session, select
 
 from lethe.certificates import shape
-from lethe.certificates.retained import Removal
+from lethe.certificates.evidence import Removal
 from models import Job
 from workers.families.recipe.case import ModelRows, OwnFit, prepare, same_machine
 from workers.families.vectors.update import Erased, built, claim_of, options_of

@@ -11,6 +11,7 @@ import numpy as np
 
 from lethe import canonical
 from models import Model, ModelVersion
+from workers.arrays import decode_tensors, encode_tensors
 from workers.errors import ArtifactError, RefusedError
 from workers.families.recipe.rows import (
     TableBlock,
@@ -25,7 +26,6 @@ from workers.jobs.draft import sha256_hex
 from workers.jobs.leases.lease import JobContext
 from workers.jobs.model.chain import BatchMember
 from workers.jobs.update import Encoded, Update, UpdateResult, split
-from workers.tensor_file import decode_tensors, encode_tensors
 from workers.training.recipes.fit import FitRows
 from workers.training.recipes.process import Limits
 from workers.training.vectors import files

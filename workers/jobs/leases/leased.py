@@ -30,8 +30,8 @@ from app.steps import reached
 from app.traces import TraceSpan
 from lethe.errors import LetheError
 from models import ErasureRequest, Job, Model
-from models.database.clock import clock
 from models.database.session import unavailable
+from models.database.types import clock
 from workers.jobs.leases import stalled
 from workers.jobs.leases.endings import fail
 from workers.jobs.leases.lease import Lease, LeaseLostError, Turn

@@ -14,12 +14,13 @@ from sqlmodel import Session
 
 from app.ledger.sequencer import Ledger
 from app.retained_pages import RetainedSet, leaves, load
+from lethe.canonical import parse_base64
 from lethe.certificates.errors import RemovalError
-from lethe.certificates.retained import prove_removal
+from lethe.certificates.evidence import prove_removal
 from lethe.certificates.retained_tree import Leaf, RetainedTree, folded_root, retained_root
-from lethe.log.spelling import parse_base64
 from models import Model, ModelVersion
-from workers.jobs.model.logged import NotLoggedError, OtherModelError, check_logged
+from workers.jobs.model.logged import NotLoggedError, check_logged
+from workers.jobs.model.versions import OtherModelError
 from workers.jobs.update import FreshRecords
 
 # If a larger share of the set changes, all of it is read at once: reading a part costs a query.

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from sqlmodel import Session
 
 from app.ledger.transaction import Transaction
-from app.reconcile.received import changed_since_received
+from app.reconcile.inputs import changed_since_received
 from app.schemas.requests import Scope
 from app.service.context import Services
 from app.service.models import held_out

@@ -8,20 +8,20 @@ from typing import BinaryIO
 
 from sqlmodel import Session
 
-from app.ledger.pinned import stored_digest
+from app.ledger.journal import stored_digest
 from app.ledger.sequencer import Ledger
 from app.problems import UnloggedVersionError
-from app.reconcile import logged_versions
-from app.reconcile.logged_versions import VERSION, versions_of
+from app.reconcile import inputs
+from app.reconcile.inputs import VERSION, received_upload, versions_of
 from app.reconcile.model_events import model_events
-from app.reconcile.received import received_upload
 from app.service.context import Services
 from app.vault.errors import NotStoredError, ShreddedError
-from app.vault.model_key import ADD_BACK
+from app.vault.master import ADD_BACK
 from lethe.log.entries import Leaf
 from models import Contribution, Model, ModelVersion
 from workers.errors import RefusedError
 from workers.jobs.model import versions
+from workers.jobs.model.versions import OtherModelError
 
 CHANGED = (
     "nothing was published: the stored configuration of the model differs from the one that "
@@ -48,10 +48,6 @@ OTHER_SCOPE = (
 
 class OtherRequestError(RefusedError):
     """A request's row differs from what the log received. It is not executed."""
-
-
-class OtherModelError(RefusedError):
-    """A model's row is not as registered. Never blamed on the computation of its job."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +152,7 @@ def logged_leaf(ledger: Ledger, model: Model, version: ModelVersion) -> Leaf:
     Raises NotLoggedError if the table's row points at another entry, or differs from it.
     """
     try:
-        return logged_versions.logged_leaf(ledger, model, version)
+        return inputs.logged_leaf(ledger, model, version)
     except UnloggedVersionError as error:
         raise NotLoggedError(str(error)) from None
 

@@ -31,11 +31,11 @@ from workers.judge.checks import (
     check_digests,
     check_model_file,
     check_pairs,
+    check_retention,
     guarded,
     judged,
     report_of,
 )
-from workers.judge.retention import check_retention
 
 DATA, BOUND = CHECKS["data"], CHECKS["gradient-bound"]
 LARGEST = 1 << 28  # weights, and 2^31 rows: the slack of the bound covers these sizes

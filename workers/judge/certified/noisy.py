@@ -23,11 +23,11 @@ from workers.judge.checks import (
     check_digests,
     check_model_file,
     check_pairs,
+    check_retention,
     guarded,
     judged,
     report_of,
 )
-from workers.judge.retention import check_retention
 
 DATA, RERUN = CHECKS["data"], CHECKS["re-execution"]
 LARGEST = 10_000  # parameters

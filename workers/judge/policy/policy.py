@@ -17,7 +17,7 @@ from math import isfinite
 from lethe.catalogue import DISTANCES
 from workers.errors import RefusedError
 from workers.judge.attacks.registry import ATTACKS, NEED_REFERENCES
-from workers.judge.inference.levels import spent
+from workers.judge.inference.intervals import spent
 from workers.judge.inference.sizes import minimum_pairs, minimum_unseen
 
 VERSION = 2

@@ -9,9 +9,9 @@ from itertools import zip_longest
 import numpy as np
 
 from lethe.catalogue import check_of
-from lethe.certificates.escalation import AttemptPart
-from lethe.certificates.escalation import spelled as attempt_line
-from lethe.certificates.statement import CheckPart, Predicate
+from lethe.certificates.statement import AttemptPart, CheckPart, Predicate
+from lethe.certificates.statement import spelled as attempt_line
+from workers.arrays import decode_tensors
 from workers.errors import ArtifactError, ModelError
 from workers.judge.base import Report
 from workers.judge.checks import MODEL_FILE
@@ -20,10 +20,9 @@ from workers.judge.recheck.lines import ATTEMPT, UNTOLD, Line, compare, skipped
 from workers.judge.samples.empirical import VERIFIER
 from workers.judge.samples.empirical_claim import EmpiricalClaim
 from workers.judge.samples.samples import coverage
-from workers.judge.scores.committed_rows import CommittedRows, problem_with
 from workers.judge.scores.file import decode_scores, judge_of
+from workers.judge.scores.order import CommittedRows, problem_with
 from workers.judge.silos import are_missing
-from workers.tensor_file import decode_tensors
 
 NUMERICS = ("numpy", "scipy")
 

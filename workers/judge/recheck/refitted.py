@@ -75,8 +75,8 @@ def _manifest(evidence: Evidence, side: str) -> Mapping[str, Any]:
 
 
 def _shard_problem(file: bytes, manifest: Mapping[str, Any]) -> str | None:
+    from workers.arrays import decode_tensors
     from workers.errors import ArtifactError
-    from workers.tensor_file import decode_tensors
 
     try:
         arrays, metadata = decode_tensors(file)
@@ -124,8 +124,8 @@ def _probed(name: str, check: CheckPart, said: Predicate, given: RecheckFiles) -
 
 def _id_table(file: bytes) -> list[str]:
     """Return the record ids that an index names. Raises ValueError if it is not an index."""
+    from workers.arrays import decode_tensors
     from workers.errors import ArtifactError
-    from workers.tensor_file import decode_tensors
 
     try:
         arrays, _ = decode_tensors(file)

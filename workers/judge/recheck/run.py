@@ -9,9 +9,14 @@ from hashlib import sha256
 from lethe.canonical import NotCanonicalError
 from lethe.catalogue import CheckSpec, Compared, check_of
 from lethe.certificates.errors import ShapeError
-from lethe.certificates.escalation import AttemptPart, read_escalation, spelled
 from lethe.certificates.evidence import ESCALATION_SCORES, SCORES
-from lethe.certificates.statement import CheckPart, Predicate
+from lethe.certificates.statement import (
+    AttemptPart,
+    CheckPart,
+    Predicate,
+    read_escalation,
+    spelled,
+)
 from workers.judge.recheck.files import RecheckFiles, compare_files, named_scores, scores_of
 from workers.judge.recheck.lines import ATTEMPT, UNTOLD, Line, Recheck, compare, skipped
 from workers.judge.recheck.refitted import repeat

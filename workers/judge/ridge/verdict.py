@@ -3,25 +3,98 @@
 First the statistics (of rows, messages or a masked round), then the head (each guarantee has
 its own check), then the checks registered by the files of this package, in the catalogue's
 order.
+
+Where rows were never sent, check 1 sums the retained messages again, independently of the
+method. Whether their rows exist is beyond it: they were not seen. It does check that rows can
+have the sum, since every bound that divides by λ needs G to have no negative eigenvalue.
+(Sketches are exempt: there the eigenvalues of the rows matter, which are within `attested` of
+the sketches' by the clients' statement.)
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import cycle
 
 import numpy as np
 
-from lethe.catalogue import VERIFIERS, CheckSpec
+from lethe.catalogue import CHECKS, VERIFIERS, CheckSpec
 from workers.judge.base import Judgement, Report
-from workers.judge.checks import ODD_INPUT, guarded, guarded_all, judged, report_of
+from workers.judge.checks import (
+    ODD_INPUT,
+    PURGE,
+    RETAINED_SET,
+    check_purge,
+    guarded,
+    guarded_all,
+    judged,
+    report_of,
+)
 from workers.judge.merkle import table
-from workers.judge.retention import PURGE, RETAINED_SET, check_purge
-from workers.judge.ridge import freivalds, head, masked, resummed, statistics
+from workers.judge.ridge import freivalds, head, masked, statistics
 from workers.judge.ridge.chain import FURTHER, Judging, Sets, check_links, sets_of
-from workers.judge.ridge.claim import ExactClaim, RidgeClaim
+from workers.judge.ridge.claim import ClaimedStatistics, ExactClaim, RidgeClaim
+from workers.judge.ridge.freivalds import malformed
+from workers.judge.ridge.posterior import least_eigenvalue
 from workers.judge.ridge.reading import LeafSort, Leaves, Reading, Vouched
-from workers.judge.ridge.statistics import Recomputed, UnusableRowsError
+from workers.judge.ridge.statistics import (
+    Recomputed,
+    UnusableRowsError,
+    check_constants,
+    check_possible,
+    digest_of,
+)
+
+RESUMMED = CHECKS["statistics-resummed"]
+
+
+def check_resummed(whole: ExactClaim) -> tuple[Judgement, Recomputed | None]:
+    """Return the judgement, and the sum for the checks that build on it."""
+    claim = whole.ridge
+    try:
+        if any(len(block.rows) for block in whole.rows):
+            raise UnusableRowsError("there are rows beside the messages")
+        summed = resum(whole.messages or (), claim.dimension, claim.classes, claim.bits)
+        digest = digest_of(summed, claim.exponents, claim.bits, claim.penalty)
+        if claim.attested == 0:
+            check_possible(summed, claim.bits)
+            if least_eigenvalue(summed.gram, claim.exponents)[1]:
+                raise UnusableRowsError("the sum of the messages is not that of any rows")
+    except UnusableRowsError as reason:
+        return judged(RESUMMED, str(reason), passed=False), None
+    passed = digest == claim.statistics_digest
+    return judged(RESUMMED, digest, passed=passed), summed
+
+
+def resum(
+    messages: Sequence[ClaimedStatistics], dimension: int, classes: int, bits: int
+) -> Recomputed:
+    """Return the sum of all messages, exact. Raises UnusableRowsError."""
+    check_constants(dimension, classes, bits)
+    gram = np.zeros((dimension, dimension), dtype=np.int64)
+    moment = np.zeros((dimension, classes), dtype=np.int64)
+    rows = 0
+    for message in reversed(messages):
+        problem = malformed(message, dimension, classes)
+        if problem is not None:
+            raise UnusableRowsError(problem.replace("the claimed", "a message's"))
+        if not isinstance(message.rows, int) or message.rows < 0:
+            raise UnusableRowsError("a message's number of rows is no number of rows")
+        rows += message.rows
+        limit = message.rows * (2 ** (bits - 1) - 1) ** 2
+        # Then no partial sum can leave int64 while the limit on all rows does not.
+        if rows * (2 ** (bits - 1) - 1) ** 2 >= 2**63 or _exceeds(message, limit):
+            raise UnusableRowsError("a message has larger entries than its rows can have")
+        gram += message.gram
+        moment += message.moment
+    return Recomputed(gram, moment, rows)
+
+
+def _exceeds(message: ClaimedStatistics, limit: int) -> bool:
+    return any(
+        int(values.max()) > limit or int(values.min()) < -limit
+        for values in (message.gram, message.moment)
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +206,7 @@ def _check_statistics(claim: ExactClaim, reading: Reading) -> Vouched:
     if claim.masked is not None:
         spec, check = masked.SPEC, partial(masked.check_masked, claim.ridge, claim.masked)
     elif claim.messages is not None:
-        spec, check = resummed.SPEC, partial(resummed.check_resummed, claim)
+        spec, check = RESUMMED, partial(check_resummed, claim)
     elif claim.ridge.mode == "freivalds":
         spec = freivalds.SPEC
     found: list[Recomputed | None] = []

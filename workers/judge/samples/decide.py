@@ -15,8 +15,14 @@ from lethe.catalogue import CheckSpec
 from workers.judge.attacks.attack import Scores
 from workers.judge.base import Judgement
 from workers.judge.checks import CheckRoom, judged
-from workers.judge.inference.intervals import Interval, spell
-from workers.judge.inference.levels import apart, last_level, step_down, within
+from workers.judge.inference.intervals import (
+    Interval,
+    apart,
+    last_level,
+    spell,
+    step_down,
+    within,
+)
 from workers.judge.samples.empirical_claim import EmpiricalClaim
 from workers.judge.samples.samples import ModelAnswers
 

@@ -15,12 +15,18 @@ from dataclasses import dataclass
 from lethe.catalogue import CHECKS, VERIFIERS
 from workers.errors import RefusedError
 from workers.judge.base import Judgement, Report
-from workers.judge.checks import check_model_file, check_pairs, guarded, judged, report_of
-from workers.judge.inference.intervals import spell
-from workers.judge.inference.levels import spent
+from workers.judge.checks import (
+    RETAINED_SET,
+    check_model_file,
+    check_pairs,
+    check_retention,
+    guarded,
+    judged,
+    report_of,
+)
+from workers.judge.inference.intervals import spell, spent
 from workers.judge.policy.document import digest
 from workers.judge.policy.policy import Policy
-from workers.judge.retention import RETAINED_SET, check_retention
 from workers.judge.samples import membership, samples
 from workers.judge.samples.decide import ACCURACIES, CONTROLS, TESTS, Tested, control, decide
 from workers.judge.samples.empirical_claim import EmpiricalClaim

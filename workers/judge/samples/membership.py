@@ -28,8 +28,7 @@ from workers.judge.attacks.roc import (
     reach,
     tpr_at_fpr,
 )
-from workers.judge.inference.intervals import Interval, clopper_pearson, spell
-from workers.judge.inference.levels import around_chance
+from workers.judge.inference.intervals import Interval, around_chance, clopper_pearson, spell
 from workers.judge.inference.sizes import minimum_unseen
 from workers.judge.policy.policy import Policy
 from workers.judge.samples.decide import (

@@ -1,6 +1,6 @@
 """The scores file: everything that a verdict of `empirical-approximate` uses, in one encoding.
 
-A safetensors file (`workers.tensor_file`). It contains logits, labels and clients as numbers,
+A safetensors file (`workers.arrays`). It contains logits, labels and clients as numbers,
 the salted digests of rows and the commitments of records: no id, no name, no row. For the purge
 it contains only counts: nobody else can retry reading what was destroyed. For silos it contains
 the number of answers that count.
@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lethe.catalogue import VERIFIERS
+from workers.arrays import MALFORMED, decode_tensors, encode_tensors
 from workers.errors import ArtifactError, RefusedError
 from workers.judge.base import Probe, PurgeClaim, RetainedSetClaim, UpdateClaim
 from workers.judge.policy.document import from_document, to_document
@@ -23,10 +24,8 @@ from workers.judge.policy.policy import LEAST_REFERENCES, MOST_REFERENCES
 from workers.judge.samples.empirical_claim import EmpiricalClaim, ReferenceModels, TrainingCost
 from workers.judge.samples.samples import halves
 from workers.judge.scores.canary import canary_arrays, read_canary, said_of_canary
-from workers.judge.scores.committed_rows import CommittedRows
-from workers.judge.scores.order import SIDES, nameless
+from workers.judge.scores.order import SIDES, CommittedRows, nameless
 from workers.judge.silos import SilosClaim
-from workers.tensor_file import MALFORMED, decode_tensors, encode_tensors
 
 # The version of the verifier that judged. An attempt before a certified one may have been
 # judged by another release: the certificate names only the last version.

@@ -9,9 +9,9 @@ from dataclasses import astuple, dataclass, replace
 
 import torch
 
+from workers.arrays import decode_tensors, encode_tensors
 from workers.errors import RefusedError
 from workers.methods.certified.noise import gaussian
-from workers.tensor_file import decode_tensors, encode_tensors
 from workers.training.fedavg.base import Work
 from workers.training.fedavg.errors import CheckpointError
 from workers.training.networks.registry import Network

@@ -13,8 +13,8 @@ from functools import partial
 from workers.errors import RefusedError
 from workers.methods.network.base import Hooks, TargetError, Tick, Unlearned, UnlearningCase
 from workers.methods.network.guard import Ceiling, StepGuard
-from workers.methods.network.progress import Progress
 from workers.methods.network.recovery import (
+    Progress,
     Recovery,
     Step,
     check_lasting,

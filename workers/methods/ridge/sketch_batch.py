@@ -17,9 +17,9 @@ from workers.methods.ridge.statistics.message import (
     Batch,
     Message,
     check_plausible,
+    find_fault,
     subtract_statistics,
 )
-from workers.methods.ridge.statistics.plausible import find_fault
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -13,8 +13,8 @@ from typing import Any
 
 import torch
 
+from workers.arrays import decode_tensors, encode_tensors
 from workers.errors import RefusedError
-from workers.tensor_file import decode_tensors, encode_tensors
 from workers.training.fedavg.base import Fault, Work
 from workers.training.fedavg.config import ServerConfig, TrainingConfig, to_json
 from workers.training.fedavg.errors import CheckpointError

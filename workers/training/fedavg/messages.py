@@ -10,8 +10,8 @@ from typing import Any
 
 from numpy.typing import NDArray
 
+from workers.arrays import decode_tensors, encode_tensors
 from workers.errors import ArtifactError, RefusedError
-from workers.tensor_file import decode_tensors, encode_tensors
 from workers.training.fedavg.base import ClientUpdate, RoundTask
 from workers.training.fedavg.config import local_from_json, to_json
 from workers.training.fedavg.errors import MessageError

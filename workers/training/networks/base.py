@@ -1,14 +1,120 @@
-"""Architectures: from integer shapes and a seed to a float32 network."""
+"""Architectures: from integer shapes and a seed to a float32 network.
 
+Initial weights are a function of the seed and of each parameter's name alone. torch's own
+initialisation draws from a global stream and its normal numbers differ in the last bit between
+processors with and without AVX2. Here NumPy draws them, each parameter from its own stream: a
+retrained model starts from the same weights, whatever the process built before.
+"""
+
+import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from math import prod, sqrt
 from typing import Literal
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import nn
 
 from workers.errors import RefusedError
-from workers.training.networks.initial import Draw, initialise
+
+Draw = Callable[[np.random.Generator, nn.Module, str, tuple[int, ...]], NDArray[np.float32]]
+
+
+def initialise(network: nn.Module, seed: int, draw: Draw) -> nn.Module:
+    """Fill the parameters of a network, on the meta device or not, and return it on the CPU.
+
+    `draw` returns the values of one parameter from its module and its name there. Raises
+    RefusedError for a seed outside 0..2^63-1.
+    """
+    if type(seed) is not int or not 0 <= seed < 2**63:
+        raise RefusedError("the seed of a network must be an integer from 0 to 2^63 - 1")
+    assert not list(network.buffers()), "a buffer is state that FedAvg would not average"
+    network.to_empty(device="cpu")
+    with torch.no_grad():
+        for path, module in network.named_modules():
+            for name, parameter in module.named_parameters(recurse=False):
+                digest = hashlib.sha256(f"initial weights\0{seed}\0{path}.{name}".encode())
+                stream = np.random.PCG64(int.from_bytes(digest.digest(), "big"))
+                values = draw(np.random.Generator(stream), module, name, tuple(parameter.shape))
+                parameter.copy_(torch.from_numpy(values))
+    return network
+
+
+def uniform(
+    rng: np.random.Generator, module: nn.Module, name: str, shape: tuple[int, ...]
+) -> NDArray[np.float32]:
+    """U(-1/√f, 1/√f), f the fan-in, for weights and biases: the default of torch's layers."""
+    if isinstance(module, nn.GroupNorm | nn.LayerNorm):
+        return _norm(name, shape)
+    assert isinstance(module, nn.Conv2d | nn.Linear)
+    bound = 1 / sqrt(prod(module.weight.shape[1:]))
+    return rng.uniform(-bound, bound, shape).astype(np.float32)
+
+
+def he(
+    rng: np.random.Generator, module: nn.Module, name: str, shape: tuple[int, ...]
+) -> NDArray[np.float32]:
+    """N(0, 2/fan-out) for convolutions, as in He et al. 2015; `uniform` for the head."""
+    if isinstance(module, nn.Conv2d):
+        return _fan_out(rng, module, name, shape)
+    return uniform(rng, module, name, shape)
+
+
+def lecun(
+    rng: np.random.Generator, module: nn.Module, name: str, shape: tuple[int, ...]
+) -> NDArray[np.float32]:
+    """N(0, 1/fan-in) for convolutions, biases 0: output and input have equal variance.
+
+    Source: LeCun et al. 1998, "Efficient BackProp". For a decoder, which narrows: with
+    fan-out each step would double its signal, and the first logits would be in the tens.
+    """
+    if isinstance(module, nn.Conv2d):
+        fan_in = module.in_channels * prod(module.kernel_size) // module.groups
+        return _normal(rng, fan_in, name, shape)
+    return uniform(rng, module, name, shape)
+
+
+def transformer(
+    rng: np.random.Generator, module: nn.Module, name: str, shape: tuple[int, ...]
+) -> NDArray[np.float32]:
+    """N(0, 0.02²) cut at two deviations for tokens and linear layers, biases 0.
+
+    Convolutions as `he`. Source: Dosovitskiy et al. 2021 and SegFormer's code.
+    """
+    if isinstance(module, nn.GroupNorm | nn.LayerNorm):
+        return _norm(name, shape)
+    if isinstance(module, nn.Conv2d):
+        return _fan_out(rng, module, name, shape)
+    if name == "bias":
+        return np.zeros(shape, dtype=np.float32)
+    values = rng.standard_normal(shape)
+    while (outside := np.abs(values) > 2).any():
+        values[outside] = rng.standard_normal(int(outside.sum()))
+    return (0.02 * values).astype(np.float32)
+
+
+def _fan_out(
+    rng: np.random.Generator, module: nn.Conv2d, name: str, shape: tuple[int, ...]
+) -> NDArray[np.float32]:
+    fan_out = module.out_channels * prod(module.kernel_size) // module.groups
+    return _normal(rng, fan_out / 2, name, shape)
+
+
+def _normal(
+    rng: np.random.Generator, precision: float, name: str, shape: tuple[int, ...]
+) -> NDArray[np.float32]:
+    """N(0, 1/precision) for weights, biases 0."""
+    if name == "bias":
+        return np.zeros(shape, dtype=np.float32)
+    return (sqrt(1 / precision) * rng.standard_normal(shape)).astype(np.float32)
+
+
+def _norm(name: str, shape: tuple[int, ...]) -> NDArray[np.float32]:
+    value = 1.0 if name == "weight" else 0.0
+    return np.full(shape, value, dtype=np.float32)
+
 
 Task = Literal["classification", "segmentation"]
 

@@ -12,8 +12,7 @@ from torch import nn
 from torch.nn import functional
 
 from workers.errors import RefusedError
-from workers.training.networks.base import Architecture, image, positive
-from workers.training.networks.initial import transformer
+from workers.training.networks.base import Architecture, image, positive, transformer
 from workers.training.networks.vit_lite import attention
 
 WIDTHS, HEADS, REDUCTIONS, LAYERS = (32, 64, 160, 256), (1, 2, 5, 8), (8, 4, 2, 1), 2

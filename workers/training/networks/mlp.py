@@ -3,8 +3,7 @@
 import torch
 from torch import nn
 
-from workers.training.networks.base import Architecture, positive
-from workers.training.networks.initial import uniform
+from workers.training.networks.base import Architecture, positive, uniform
 
 
 class Perceptron(nn.Module):

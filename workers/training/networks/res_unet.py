@@ -10,8 +10,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from workers.training.networks.base import Architecture, divides, image, positive
-from workers.training.networks.initial import lecun
+from workers.training.networks.base import Architecture, divides, image, lecun, positive
 
 GROUPS = 2
 LEVELS = 5

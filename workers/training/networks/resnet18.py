@@ -13,8 +13,7 @@ import torch
 from torch import nn
 
 from workers.errors import RefusedError
-from workers.training.networks.base import Architecture, image, positive
-from workers.training.networks.initial import he
+from workers.training.networks.base import Architecture, he, image, positive
 
 GROUPS = 2
 WIDTHS = (64, 128, 256, 512)

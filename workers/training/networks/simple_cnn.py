@@ -10,8 +10,7 @@ import torch
 from torch import nn
 
 from workers.errors import RefusedError
-from workers.training.networks.base import Architecture, image, positive
-from workers.training.networks.initial import uniform
+from workers.training.networks.base import Architecture, image, positive, uniform
 
 KERNEL = 5
 PADDED_BELOW = 16  # pixels; two unpadded 5 x 5 kernels leave 2 x 2 of a 16 x 16 image

@@ -12,8 +12,7 @@ from torch import nn
 from torch.nn import functional
 
 from workers.errors import RefusedError
-from workers.training.networks.base import Architecture, divides, image, positive
-from workers.training.networks.initial import transformer
+from workers.training.networks.base import Architecture, divides, image, positive, transformer
 
 DEEPEST = 256  # creating a layer takes time before its weights can be counted
 

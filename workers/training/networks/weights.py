@@ -8,8 +8,8 @@ import numpy as np
 import torch
 from torch import nn
 
+from workers.arrays import decode_tensors, encode_tensors
 from workers.errors import ArtifactError, RefusedError
-from workers.tensor_file import decode_tensors, encode_tensors
 from workers.training.networks.registry import Network, network
 
 Weights = Mapping[str, torch.Tensor]  # float32 on the CPU, names sorted, never written to

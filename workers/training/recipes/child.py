@@ -82,8 +82,8 @@ def _confine(memory: int) -> None:
 
 
 def _fit(order: Mapping[str, Any], rows: bytes) -> bytes:
+    from workers.arrays import decode_tensors
     from workers.errors import RefusedError
-    from workers.tensor_file import decode_tensors
     from workers.training.recipes.fit import FitRows, fit, stand_in
     from workers.training.recipes.recipe import Recipe
 
@@ -123,8 +123,8 @@ def _fit(order: Mapping[str, Any], rows: bytes) -> bytes:
 
 
 def _predict(reader: str, sent: bytes) -> bytes:
+    from workers.arrays import decode_tensors, encode_tensors
     from workers.errors import RefusedError
-    from workers.tensor_file import decode_tensors, encode_tensors
 
     warnings.simplefilter("ignore")
     arrays, _ = decode_tensors(sent)

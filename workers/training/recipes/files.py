@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lethe.catalogue import CLASSIFIERS, REGRESSORS, TRANSFORMERS
+from workers.arrays import DTYPES, decode_tensors, dtype_name, encode_tensors
 from workers.errors import ArtifactError, RefusedError
-from workers.tensor_file import DTYPES, decode_tensors, dtype_name, encode_tensors
 from workers.training.recipes.recipe import Recipe
 
 KIND = "recipe/1"

@@ -23,8 +23,8 @@ import scipy.linalg  # noqa: F401  (its BLAS and numpy's must be loaded before a
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_info
 
+from workers.arrays import decode_tensors, encode_tensors
 from workers.errors import RefusedError
-from workers.tensor_file import decode_tensors, encode_tensors
 from workers.training.recipes import prepared
 from workers.training.recipes.fit import FitRows
 from workers.training.recipes.recipe import Recipe, libraries

@@ -14,8 +14,8 @@ from typing import Any, Protocol
 import numpy as np
 
 from lethe import canonical
+from workers.arrays import MALFORMED, decode_tensors, encode_tensors
 from workers.errors import ArtifactError
-from workers.tensor_file import MALFORMED, decode_tensors, encode_tensors
 from workers.training.recipes.fit import FitRows
 
 KIND = "shards/1"

@@ -4,8 +4,8 @@ from typing import Any
 
 import numpy as np
 
+from workers.arrays import decode_tensors, encode_tensors
 from workers.errors import ArtifactError
-from workers.tensor_file import decode_tensors, encode_tensors
 from workers.training.vectors.index import HNSW, IVF, Graph, VectorIndex, VectorOptions
 
 KIND = "vectors/1"

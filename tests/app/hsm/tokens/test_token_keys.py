@@ -25,7 +25,7 @@ from app.ledger.entry_macs import KeyMissingError
 from app.ledger.log_files import LOG_KEY, load_signer
 from app.ledger.startup import ISSUER_KEY, load_issuer
 from app.settings import Settings
-from lethe.certificates.dsse import check_envelope, sign_envelope
+from lethe.certificates.bundle import check_envelope, sign_envelope
 from lethe.log.checkpoint import Checkpoint, sign_checkpoint
 from lethe.log.note import NoteSigner
 from lethe.log.tree import EMPTY_ROOT

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from sqlalchemy import text
 
-from lethe.certificates.dsse import pae
+from lethe.certificates.bundle import pae
 from lethe.client import NoticeError, verify_callback
 from tests.app.notices.callbacks.conftest import call_back, callbacks, erase, sent
 from tests.app.notices.conftest import pass_time, rows

@@ -6,13 +6,18 @@ from typing import Any
 
 import numpy as np
 
-from lethe.certificates.escalation import AttemptPart, write_escalation
+from lethe.certificates.evidence import (
+    Removal,
+    build_evidence,
+    evidence_part,
+    prove_removal,
+    scores_part,
+)
 from lethe.certificates.evidence import Report as EvidenceReport
-from lethe.certificates.evidence import build_evidence, evidence_part, scores_part
-from lethe.certificates.retained import Removal, prove_removal
 from lethe.certificates.retained_tree import RetainedTree, retained_root
 from lethe.certificates.shape import read
 from lethe.certificates.statement import (
+    AttemptPart,
     CheckPart,
     Guarantee,
     MethodPart,
@@ -25,19 +30,20 @@ from lethe.certificates.statement import (
     VerifierPart,
     VersionPart,
     build_statement,
+    write_escalation,
 )
 from tests.lethe.certificates.build import Office, commitments, contents, salts
 from tests.lethe.certificates.leaves import bare
 from tests.workers.judge.empirical_claims import World, committed, simulated
+from workers.arrays import encode_tensors
 from workers.judge.base import Report, RetainedSetClaim, UpdateClaim
 from workers.judge.exact_retrained import VERIFIER as RETRAINED
 from workers.judge.recheck.files import RecheckFiles
 from workers.judge.recheck.lines import Line, Recheck
 from workers.judge.samples.empirical import VERIFIER
 from workers.judge.samples.empirical_claim import EmpiricalClaim
-from workers.judge.scores.committed_rows import CommittedRows
 from workers.judge.scores.file import decode_scores, encode_scores
-from workers.tensor_file import encode_tensors
+from workers.judge.scores.order import CommittedRows
 
 MODEL = encode_tensors({"weight": np.ones((2, 3), dtype=np.float32)}, {"kind": "network/1"})
 BEFORE = sha256(b"the model before").hexdigest()

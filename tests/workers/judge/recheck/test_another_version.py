@@ -9,12 +9,12 @@ import pytest
 from lethe.certificates.evidence import scores_part
 from tests.workers.judge.empirical_claims import World, noop, simulated
 from tests.workers.judge.recheck.cases import Case, about, certified, escalated
+from workers.arrays import decode_tensors, encode_tensors
 from workers.errors import ArtifactError
 from workers.judge.recheck.lines import Line, Recheck
 from workers.judge.recheck.run import recheck
 from workers.judge.samples.empirical_claim import EmpiricalClaim
 from workers.judge.scores.file import decode_scores, encode_scores, judge_of
-from workers.tensor_file import decode_tensors, encode_tensors
 
 UNMEMORABLE = simulated(3, World(forget=(0.0, 0.0), retained=(0.0, 0.0)))
 

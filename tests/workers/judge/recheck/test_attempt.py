@@ -2,8 +2,7 @@
 
 from dataclasses import replace
 
-from lethe.certificates.escalation import AttemptPart, write_escalation
-from lethe.certificates.statement import CheckPart
+from lethe.certificates.statement import AttemptPart, CheckPart, write_escalation
 from tests.workers.judge.empirical_claims import noop, simulated
 from tests.workers.judge.recheck.cases import (
     UNMEMORABLE,

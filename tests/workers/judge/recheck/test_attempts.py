@@ -3,9 +3,8 @@
 from dataclasses import replace
 from hashlib import sha256
 
-from lethe.certificates.escalation import AttemptPart, spelled, write_escalation
 from lethe.certificates.evidence import scores_part
-from lethe.certificates.statement import CheckPart
+from lethe.certificates.statement import AttemptPart, CheckPart, spelled, write_escalation
 from tests.workers.judge.empirical_claims import simulated
 from tests.workers.judge.recheck.cases import (
     UNMEMORABLE,

@@ -22,6 +22,7 @@ from tests.workers.judge.recheck.cases import (
     parts,
     without_scores,
 )
+from workers.arrays import encode_tensors
 from workers.judge.policy.document import digest
 from workers.judge.recheck.lines import MEANING
 from workers.judge.recheck.run import recheck
@@ -29,7 +30,6 @@ from workers.judge.samples.empirical import VERIFIER
 from workers.judge.samples.empirical_claim import EmpiricalClaim
 from workers.judge.scores.file import decode_scores, encode_scores
 from workers.judge.silos import SilosClaim
-from workers.tensor_file import encode_tensors
 
 CLAIM, ROWS = about(simulated(1))
 CASE = certified(CLAIM, ROWS)

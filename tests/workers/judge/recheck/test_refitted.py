@@ -13,11 +13,11 @@ from lethe import canonical
 from lethe.certificates.statement import CheckPart, Guarantee, VerifierPart, VersionPart
 from tests.workers.judge.empirical_claims import simulated
 from tests.workers.judge.recheck.cases import REMOVAL, about, differing, issued, named
+from workers.arrays import encode_tensors
 from workers.judge.recheck.files import RecheckFiles
 from workers.judge.recheck.lines import Recheck
 from workers.judge.recheck.run import recheck
 from workers.judge.refitted import ShardsClaim, check_untouched
-from workers.tensor_file import encode_tensors
 from workers.training.shards import container
 from workers.training.shards.container import ShardManifest, manifest_of
 from workers.training.vectors import files as vector_files

@@ -15,8 +15,7 @@ from workers.training.fedavg.config import LocalConfig, Loss
 from workers.training.fedavg.evaluate import evaluate, logits_of
 from workers.training.fedavg.in_process import InProcess
 from workers.training.fedavg.messages import decode_update, encode_update
-from workers.training.fedavg.rounds import CollectedRound, collect, make_tasks
-from workers.training.fedavg.screen import screen
+from workers.training.fedavg.rounds import CollectedRound, collect, make_tasks, screen
 from workers.training.networks.registry import network
 from workers.training.networks.weights import initial_weights
 

@@ -12,9 +12,8 @@ from workers.errors import RefusedError
 from workers.training.fedavg.base import ClientData
 from workers.training.fedavg.client.data import image_data, split
 from workers.training.fedavg.client.local import train_locally
-from workers.training.fedavg.client.losses import dice_loss, loss_of, row_losses
 from workers.training.fedavg.config import LocalConfig
-from workers.training.fedavg.evaluate import evaluate, logits_of
+from workers.training.fedavg.evaluate import dice_loss, evaluate, logits_of, loss_of, row_losses
 from workers.training.fedavg.rounds import make_tasks
 from workers.training.networks.registry import network
 from workers.training.networks.weights import initial_weights, moved

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from tests.workers.training.fedavg.small import CLIENTS, CONFIG, LOCAL, NETWORK, ROWS
-from workers.tensor_file import decode_tensors, encode_tensors
+from workers.arrays import decode_tensors, encode_tensors
 from workers.training.fedavg.base import Fault, Work
 from workers.training.fedavg.checkpoint import Checkpoint, RoundRecord, pin_of
 from workers.training.fedavg.config import ServerConfig, to_json

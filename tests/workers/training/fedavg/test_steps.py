@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import nn
 
-from workers.training.fedavg.client.steps import Steps
+from workers.training.fedavg.client.local import Steps
 
 ROOT = Path(__file__).parents[4]
 SGD, ADAM, ADAMW = torch.optim.SGD, torch.optim.Adam, torch.optim.AdamW

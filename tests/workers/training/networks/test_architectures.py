@@ -13,7 +13,7 @@ from workers.training.networks import (
     registry,
     simple_cnn,
 )
-from workers.training.networks.initial import transformer
+from workers.training.networks.base import transformer
 from workers.training.networks.registry import network
 from workers.training.networks.weights import count, initial_weights, to_vector, weights_of
 

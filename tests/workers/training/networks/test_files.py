@@ -8,8 +8,8 @@ import pytest
 import safetensors.torch
 import torch
 
+from workers.arrays import encode_tensors
 from workers.errors import ArtifactError, RefusedError
-from workers.tensor_file import encode_tensors
 from workers.training.networks.registry import network
 from workers.training.networks.weights import (
     count,

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from lethe.catalogue import CLASSIFIERS, REGRESSORS, TRANSFORMERS
+from workers.arrays import decode_tensors, encode_tensors
 from workers.errors import ArtifactError, RefusedError
-from workers.tensor_file import decode_tensors, encode_tensors
 from workers.training.recipes.files import FittedRecipe, decode, encode
 from workers.training.recipes.fit import FitRows, fit
 from workers.training.recipes.recipe import Recipe, RecipeStep, build, known_parameters

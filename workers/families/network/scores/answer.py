@@ -1,7 +1,8 @@
 """Scores of a silo's clients for two models, computed where the rows can be read.
 
 Without silos the judge computes them, otherwise each silo for its clients. A client's rows are
-scored in batches of their own, so that both give the same bits.
+scored in batches of their own, so that both give the same bits. The registered canary is scored
+beside them: one client's rows, and the claim of all clients.
 """
 
 import hashlib
@@ -13,9 +14,9 @@ import torch
 from sqlmodel import Session, select
 
 from app.service.context import Services
-from lethe.certificates.retained import record_commitment
+from lethe.certificates.evidence import record_commitment
 from models import Model, Subject
-from workers.arrays import Labels
+from workers.arrays import Labels, Matrix
 from workers.families.network.config import NetworkConfig, network_config
 from workers.families.network.data import before as network_before
 from workers.families.network.data.rows import (
@@ -26,12 +27,64 @@ from workers.families.network.data.rows import (
     digests_of,
     salts,
 )
-from workers.families.network.scores.canary import client_canary
+from workers.judge.samples.canary import CanaryClaim
+from workers.silos.canary_scores import ClientCanary
 from workers.silos.engine import silo_of
 from workers.silos.score_task import ScoreTask
 from workers.silos.scores import ClientScores, SiloScores
 from workers.training.fedavg.base import ClientData
+from workers.training.replay.canary import Canary
 from workers.training.replay.models import Scorer, scorer
+
+
+def client_canary(
+    canary: Canary,
+    pool: ClientData | None,
+    targets: ClientData | None,
+    retained: ClientData | None,
+    models: tuple[Scorer, Scorer],
+    classes: int,
+) -> ClientCanary:
+    """Return one client's scores of the canary: logits of its stamped pool, planted rows.
+
+    pool: its held-out rows, stored ones first; targets, retained: its training rows.
+    """
+    logits: list[Matrix] = [np.zeros((0, classes))] * len(models)
+    if pool is not None:
+        stamped = canary.stamped(pool)
+        logits = [model(stamped) for model in models]
+    planted = [0 if rows is None else canary.planted(rows) for rows in (targets, retained)]
+    return ClientCanary(logits[0], logits[1], *planted)
+
+
+def canary_claim(
+    canary: Canary | None, clients: Sequence[ClientScores], classes: int
+) -> CanaryClaim | None:
+    """Return the claim of all clients, in the order of a claim's pool: unseen rows, then held.
+
+    Rows of the target's own class are left out. None without a canary.
+    """
+    if canary is None:
+        return None
+    stamped = [(one, one.canary) for one in clients if one.canary is not None]
+    parts: dict[str, list[Matrix]] = {
+        side: [np.zeros((0, classes))] for side in ("before", "after")
+    }
+    for group in ("unseen", "held"):
+        for scores, own in stamped:
+            held = len(scores.held)
+            place = slice(0, held) if group == "held" else slice(held, None)
+            other = scores.labels[scores.rows_of(group)] != canary.target
+            for side, found in parts.items():
+                found.append(getattr(own, side)[place][other])
+    return CanaryClaim(
+        canary.target,
+        np.concatenate(parts["before"]),
+        np.concatenate(parts["after"]),
+        leaving=sum(own.leaving for _, own in stamped),
+        staying=sum(own.staying for _, own in stamped),
+    )
+
 
 UNKNOWN = bytes(32)  # the commitment of a row of an unknown record: matches nothing
 

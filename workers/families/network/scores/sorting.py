@@ -9,7 +9,7 @@ version commits to, with the record, the group and the label that the silo repor
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from lethe.certificates.retained import Removal, record_commitment
+from lethe.certificates.evidence import Removal, record_commitment
 from workers.families.network.config import NetworkConfig
 from workers.families.network.data.rows import label_bytes, row_digest
 from workers.silos.collect import SiloAnswers

@@ -8,9 +8,8 @@ from torch import nn
 
 from workers.training.fedavg.base import ClientData, ClientUpdate, RoundTask, check_data
 from workers.training.fedavg.client.flops import training_flops
-from workers.training.fedavg.client.local import in_precision, update_of
-from workers.training.fedavg.client.losses import loss_of
-from workers.training.fedavg.client.steps import Steps
+from workers.training.fedavg.client.local import Steps, in_precision, update_of
+from workers.training.fedavg.evaluate import loss_of
 from workers.training.networks.weights import with_weights
 
 After = Callable[[nn.Module], bool]  # sees the weights after each step; True ends the ascent

@@ -20,11 +20,10 @@ from workers.methods.network.baselines.central import Gathered, Pool, Tell, unle
 from workers.methods.network.recovery import Recovery, Step
 from workers.training.fedavg.base import ClientData, Work
 from workers.training.fedavg.client.flops import training_flops
-from workers.training.fedavg.client.local import batches, crop_flip
-from workers.training.fedavg.client.losses import loss_of
-from workers.training.fedavg.client.steps import Steps
+from workers.training.fedavg.client.local import Steps, batches, crop_flip
 from workers.training.fedavg.config import LocalConfig
 from workers.training.fedavg.errors import DivergedError
+from workers.training.fedavg.evaluate import loss_of
 from workers.training.fedavg.seeds import derive, stream
 from workers.training.networks.weights import Weights, weights_of, with_weights
 

@@ -34,10 +34,9 @@ from workers.methods.network.baselines.random_label import other_labels
 from workers.methods.network.recovery import Recovery, Step, step_and_recover
 from workers.training.fedavg.base import ClientData, ClientUpdate, RoundTask, check_data
 from workers.training.fedavg.client.flops import CountedOperations, one_row, without_values
-from workers.training.fedavg.client.local import update_of
-from workers.training.fedavg.client.losses import loss_of
-from workers.training.fedavg.client.steps import Steps
+from workers.training.fedavg.client.local import Steps, update_of
 from workers.training.fedavg.config import LocalConfig, Loss
+from workers.training.fedavg.evaluate import loss_of
 from workers.training.fedavg.seeds import derive
 from workers.training.fedavg.server import weighted_mean
 from workers.training.networks.registry import Network

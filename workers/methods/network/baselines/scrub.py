@@ -29,7 +29,7 @@ from workers.methods.network.baselines.central import Gathered, Tell
 from workers.methods.network.baselines.descent import Batch, Descent, DescentMethod
 from workers.methods.network.recovery import Step
 from workers.training.fedavg.client.flops import forward_flops
-from workers.training.fedavg.client.losses import loss_of
+from workers.training.fedavg.evaluate import loss_of
 from workers.training.fedavg.seeds import derive
 from workers.training.networks.weights import with_weights
 

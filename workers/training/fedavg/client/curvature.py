@@ -22,8 +22,8 @@ from workers.training.fedavg.base import (
     check_data,
 )
 from workers.training.fedavg.client.flops import CountedOperations, one_row, without_values
-from workers.training.fedavg.client.losses import loss_of
 from workers.training.fedavg.config import Loss
+from workers.training.fedavg.evaluate import loss_of
 from workers.training.fedavg.seeds import stream
 from workers.training.networks.registry import Network
 from workers.training.networks.weights import Weights, with_weights

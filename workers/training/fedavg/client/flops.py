@@ -13,8 +13,8 @@ from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
 
-from workers.training.fedavg.client.losses import loss_of
 from workers.training.fedavg.config import Loss
+from workers.training.fedavg.evaluate import loss_of
 from workers.training.networks.registry import Network
 
 SMALL = 1 << 20  # weights up to which a network is counted in memory

@@ -8,7 +8,7 @@ from workers.training.fedavg.base import ClientData, ClientUpdate, RoundTask, ch
 from workers.training.fedavg.client.curvature import curvature, some_rows
 from workers.training.fedavg.client.flops import forward_flops
 from workers.training.fedavg.client.local import train_locally
-from workers.training.fedavg.client.losses import loss_of
+from workers.training.fedavg.evaluate import loss_of
 from workers.training.networks.weights import with_weights
 
 

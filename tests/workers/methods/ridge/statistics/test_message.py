@@ -24,12 +24,13 @@ from workers.methods.ridge.statistics.message import (
     check_plausible,
     check_rest,
     from_factor,
+    semidefinite,
     stack_factors,
     subtract_message,
     summarise,
+    tolerance,
     with_factor,
 )
-from workers.methods.ridge.statistics.plausible import semidefinite, tolerance
 
 
 def message_of(rows: Rows, d: int, c: int, bits: int = 16) -> Message:
