@@ -39,16 +39,23 @@ class Campaign:
     ) -> None:
         """Fuzz until every target has had `wanted` inputs, or `until` by the monotonic clock.
 
-        fuzz: runs a target, by name, so many times with a seed.
+        fuzz: runs a target, by name, so many times with a seed, and keeps its corpus. A target
+        that had its inputs before corpora were kept has one batch more.
         """
         while time.monotonic() < until:
-            missing = {name: wanted - self._runs(name) for name in targets}
+            missing = {
+                name: max(wanted - self._runs(name), 0 if self._has_corpus(name) else BATCH)
+                for name in targets
+            }
             unfinished = [name for name in missing if missing[name] > 0]
             if not unfinished:
                 return
             name = min(unfinished, key=lambda one: missing[one] * self._cost(one))
             seed = self.found.get(name, {}).get("batches", 0)
             self._add(name, fuzz(name, min(BATCH, missing[name]), seed))
+
+    def _has_corpus(self, name: str) -> bool:
+        return bool(self.found.get(name, {}).get("corpus"))
 
     def _runs(self, name: str) -> int:
         return int(self.found.get(name, {}).get("runs", 0))
@@ -80,6 +87,7 @@ class Campaign:
             "slowest_s": max(before.get("slowest_s", 0.0), new.slowest_s),
             "seconds": round(before.get("seconds", 0.0) + new.seconds, 1),
             "crashes": {**before.get("crashes", {}), **new.crashes},
+            "corpus": True,
         }
         unfinished = self._file.with_suffix(".unfinished")
         unfinished.write_text(json.dumps(self.found, indent=1, sort_keys=True) + "\n")

@@ -127,6 +127,23 @@ def test_a_campaign_goes_on_with_the_target_that_is_done_soonest(
     assert "".join(asked) == "abbbaa"
 
 
+def test_a_target_without_a_corpus_has_one_batch_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(campaign, "BATCH", 100)
+    file, asked = tmp_path / "fuzz.json", []
+    before = {"batches": 3, "runs": 300, "seconds": 1.0, "read": 0, "refused": 0}
+    file.write_text(json.dumps({"a": before, "b": {**before, "corpus": True}}))
+
+    def fuzz(name: str, runs: int, seed: int) -> engine.Found:
+        asked.append((name, runs, seed))
+        return engine.Found(name, runs)
+
+    campaign.Campaign(file).run("ab", 300, time.monotonic() + 60, fuzz)
+    assert asked == [("a", 100, 3)]
+    assert json.loads(file.read_text())["a"]["corpus"] is True
+
+
 def test_two_calls_of_a_campaign_add_to_one_file(tmp_path: Path) -> None:
     file = tmp_path / "fuzz.json"
     both = [campaign.Campaign(file), campaign.Campaign(file)]
