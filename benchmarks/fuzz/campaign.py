@@ -43,10 +43,10 @@ class Campaign:
         that had its inputs before corpora were kept has one batch more.
         """
         while time.monotonic() < until:
-            missing = {
-                name: max(wanted - self._runs(name), 0 if self._has_corpus(name) else BATCH)
-                for name in targets
-            }
+            missing = {name: wanted - self._runs(name) for name in targets}
+            for name in targets:
+                if missing[name] <= 0 and not self._has_corpus(name):
+                    missing[name] = BATCH
             unfinished = [name for name in missing if missing[name] > 0]
             if not unfinished:
                 return
