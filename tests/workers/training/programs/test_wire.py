@@ -62,7 +62,8 @@ def many() -> bytes:
         kind = getattr(TensorProto, name)
         values = np.array([1, 0, 1] * 7).astype(helper.tensor_dtype_to_np_dtype(kind))
         tensors.append(helper.make_tensor(name, kind, [21], values.tolist()))
-    texts = helper.make_tensor("texts", TensorProto.STRING, [2], [b"a", b"bc"])
+    words: list[Any] = [b"a", b"bc"]
+    texts = helper.make_tensor("texts", TensorProto.STRING, [2], words)
     made = onnx.load_model_from_string(model(linear(1, -2, 3e9, 4, labels=(-1, 1 << 40))))
     made.graph.initializer.extend([*tensors, texts])
     return bytes(made.SerializeToString())
