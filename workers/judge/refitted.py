@@ -12,7 +12,7 @@ a program differ, 6 is `rerun-difference`: the distance between the tensors of b
 """
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -179,15 +179,29 @@ def largest_difference(first: Tensors, second: Tensors) -> float:
     """
     most = 0.0
     for name, values in first.items():
-        one, other = values.astype(np.float64), second[name].astype(np.float64)
-        if not one.size:
+        scale = 0.0
+        for one, other in _in_parts(values, second[name]):
+            if not (np.isfinite(one).all() and np.isfinite(other).all()):
+                return float("inf")
+            scale = max(scale, float(np.abs(one).max()), float(np.abs(other).max()))
+        if not scale:
             continue
-        if not (np.isfinite(one).all() and np.isfinite(other).all()):
-            return float("inf")
-        scale = max(float(np.abs(one).max()), float(np.abs(other).max()))
-        if scale:
+        for one, other in _in_parts(values, second[name]):
             most = max(most, float(np.abs(one / scale - other / scale).max()))
     return most
+
+
+PART = 1 << 20  # a published tensor of a byte each would be eight times as large as numbers
+
+
+def _in_parts(
+    first: NDArray[Any], second: NDArray[Any]
+) -> Iterator[tuple[NDArray[np.float64], NDArray[np.float64]]]:
+    """Yield corresponding parts of two arrays of one shape as numbers."""
+    one, other = first.reshape(-1), second.reshape(-1)
+    for start in range(0, one.size, PART):
+        part = slice(start, start + PART)
+        yield one[part].astype(np.float64), other[part].astype(np.float64)
 
 
 def _layout(tensors: Tensors) -> dict[str, tuple[str, tuple[int, ...]]]:

@@ -2,9 +2,10 @@
 
 Namespaces (user, network, processes, mounts, IPC) take away the network and other processes,
 Landlock all files except the named ones, read-only mounts the metadata of files (mode, times,
-attributes), seccomp new processes and sockets, resource limits the rest. Everything is set by
-the process itself, without privileges, before the program starts. Nothing here imports more
-than the standard library: it runs in a process with one thread.
+attributes), seccomp new processes, sockets and memory outside the address space, resource
+limits the rest. Everything is set by the process itself, without privileges, before the
+program starts. Nothing here imports more than the standard library: it runs in a process with
+one thread.
 """
 
 import ctypes
@@ -39,12 +40,19 @@ OF_FILES = EXECUTE | WRITE_FILE | READ_FILE | TRUNCATE | IOCTL_DEV
 READ = READ_FILE | READ_DIR
 CLONE_NEWNS, CLONE_NEWIPC = 0x00020000, 0x08000000
 CLONE_NEWUSER, CLONE_NEWPID, CLONE_NEWNET = 0x10000000, 0x20000000, 0x40000000
-CLONE_THREAD = 0x00010000
+CLONE_FILES, CLONE_THREAD = 0x00000400, 0x00010000
+CLOSE_RANGE_UNSHARE = 2
 MS_NOSUID, MS_NODEV, MS_REC, MS_PRIVATE = 2, 4, 1 << 14, 1 << 18
 AT_RECURSIVE, MOUNT_ATTR_RDONLY = 0x8000, 1
 # fcntl's write-lifetime hints: the kernel keeps them with the inode after the process ends.
 KEPT_HINTS = (1036, 1038)
+# Locks of one process never conflict: they are skipped, and the call succeeds. The kernel
+# would keep each in memory of its own, as many as asked for. Those of open files are refused.
+RECORD_LOCKS, OPEN_FILE_LOCKS = (6, 7), (37, 38)
+SET_PIPE_SIZE = 1031
 PR_SET_PDEATHSIG, PR_SET_SECCOMP, PR_SET_NO_NEW_PRIVS = 1, 22, 38
+CAPABILITY_VERSION = 0x20080522
+MOST_SIGNALS = 1024  # pending signals and timers
 INSIDE = 65534  # the user inside: not 0, so that the program has no capability
 # Mount points for the program's scratch. The first free one, the same on all workers: a
 # program may write its path into its file.
@@ -55,28 +63,42 @@ PLACES = ("/mnt", "/srv", "/media")
 class Processor:
     """A processor as seccomp knows it: its audit name and its system call numbers.
 
-    denied: calls that create processes and sockets, or reach into the kernel.
+    denied: calls that create processes and sockets, or reach into the kernel. holding: calls
+    that create memory which the limit of the address space does not count.
     """
 
     audit: int
     clone: int
     clone3: int
     fcntl: int
+    prctl: int
     denied: tuple[int, ...]
+    holding: tuple[int, ...]
 
 
-# socket, fork, vfork, ptrace, mount, unshare, setns, keys (3), bpf, perf_event_open,
-# userfaultfd, io_uring_setup, which could open sockets unseen
+CLOSE_RANGE, MEMFD_SECRET = 436, 447
+# denied: socket, socketpair, fork, vfork, ptrace, mount, unshare, setns, keys (3), bpf,
+# perf_event_open, userfaultfd, io_uring_setup, which could open sockets unseen.
+# holding: memfd_create, shmget, msgget, semget, mq_open, vmsplice, io_setup, inotify_init (2),
+# fanotify_init, seccomp; and memfd_secret, landlock_create_ruleset.
 PROCESSORS: Mapping[str, Processor] = {
     "x86_64": Processor(
         0xC000003E,
-        56,
-        435,
-        72,
-        (41, 57, 58, 101, 165, 272, 308, 248, 249, 250, 321, 298, 323, 425),
+        clone=56,
+        clone3=435,
+        fcntl=72,
+        prctl=157,
+        denied=(41, 53, 57, 58, 101, 165, 272, 308, 248, 249, 250, 321, 298, 323, 425),
+        holding=(319, 29, 68, 64, 240, 278, 206, 253, 294, 300, 317),
     ),
     "aarch64": Processor(
-        0xC00000B7, 220, 435, 25, (198, 117, 40, 97, 268, 217, 218, 219, 280, 241, 282, 425)
+        0xC00000B7,
+        clone=220,
+        clone3=435,
+        fcntl=25,
+        prctl=167,
+        denied=(198, 199, 117, 40, 97, 268, 217, 218, 219, 280, 241, 282, 425),
+        holding=(279, 194, 186, 190, 180, 75, 0, 26, 262, 277),
     ),
 }
 # Files of the machine that numeric libraries read, and the time zone.
@@ -87,6 +109,10 @@ MACHINE = (
 )  # fmt: skip
 LIBRARIES = ("/lib", "/lib64", "/usr/lib", "/usr/lib64", "/usr/local/lib")
 SYSTEM = (*MACHINE, *LIBRARIES)
+# Outcomes of the filter, and tests of bits. NO_BIT: the same instruction, the other way.
+REFUSE, UNKNOWN, DONE = 0x00050000 | errno.EPERM, 0x00050000 | errno.ENOSYS, 0x00050000
+ALLOW, KILL = 0x7FFF0000, 0x80000000
+ANY_BIT, NO_BIT = 0x45, 0x145
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -177,7 +203,8 @@ def mount_scratch(size: int) -> str:
     nothing can be mounted.
     """
     where = place()
-    options = f"size={size},mode=0700,nr_inodes=65536".encode()
+    # Files of huge pages could keep, in a pipe, more memory than the size says.
+    options = f"size={size},mode=0700,nr_inodes=65536,huge=never".encode()
     frozen = struct.pack("=QQQQ", MOUNT_ATTR_RDONLY, 0, 0, 0)
     root = (-100, b"/", AT_RECURSIVE, frozen, ctypes.c_size_t(len(frozen)))
     if (
@@ -200,10 +227,21 @@ def confine(allowed: Confinement) -> None:
     _limit(resource.RLIMIT_NOFILE, 1024)
     _limit(resource.RLIMIT_NPROC, allowed.threads)
     _limit(resource.RLIMIT_MEMLOCK, 0)
+    if sys.platform == "linux":  # only its module has these names
+        _limit(resource.RLIMIT_MSGQUEUE, 0)
+        _limit(resource.RLIMIT_SIGPENDING, MOST_SIGNALS)
     if _libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0):
         raise _lacking("no_new_privs", _reason())
     _restrict_files(allowed)
+    _drop_capabilities()
     _restrict_calls()
+
+
+def _drop_capabilities() -> None:
+    """Give up what a new user namespace gives: mounts and namespaces are memory, too."""
+    header = struct.pack("=Ii", CAPABILITY_VERSION, 0)
+    if _libc.capset(header, bytes(24)):
+        raise _lacking("capset", _reason())
 
 
 def _limit(kind: int, most: int) -> None:
@@ -250,42 +288,49 @@ def _allow(rules: int, paths: Iterable[str], access: int) -> None:
 
 
 def _restrict_calls() -> None:
-    """Seccomp: allow threads, but no new process and no socket, Unix sockets included."""
+    """Seccomp: allow threads, but no new process, no socket and no memory beside the limit."""
     processor = PROCESSORS[platform.machine()]
-    load, equal, greater, bits, end = 0x20, 0x15, 0x35, 0x45, 0x06
-    refuse, unknown = 0x00050000 | errno.EPERM, 0x00050000 | errno.ENOSYS
-    allow, kill = 0x7FFF0000, 0x80000000
+    load, equal, greater, end = 0x20, 0x15, 0x35, 0x06
     steps: list[tuple[int, int, int, int]] = [
         (load, 0, 0, 4),
         (equal, 1, 0, processor.audit),
-        (end, 0, 0, kill),
+        (end, 0, 0, KILL),
         (load, 0, 0, 0),
         (greater, 0, 1, 0x40000000),  # x32: the same calls by other numbers
-        (end, 0, 0, refuse),
+        (end, 0, 0, REFUSE),
         (equal, 0, 1, processor.clone3),  # its flags are in memory: libraries then use clone
-        (end, 0, 0, unknown),
+        (end, 0, 0, UNKNOWN),
     ]
-    for number in processor.denied:
-        steps += [(equal, 0, 1, number), (end, 0, 0, refuse)]
-    hints = [(equal, 0, 1, hint) for hint in KEPT_HINTS]
-    steps += [
-        (equal, 0, 6, processor.fcntl),
-        (load, 0, 0, 24),
-        *(step for hint in hints for step in (hint, (end, 0, 0, refuse))),
-        (end, 0, 0, allow),
-    ]
-    steps += [
-        (equal, 0, 3, processor.clone),
-        (load, 0, 0, 16),
-        (bits, 1, 0, CLONE_THREAD),
-        (end, 0, 0, refuse),
-        (end, 0, 0, allow),
-    ]
+    for number in (*processor.denied, *processor.holding, MEMFD_SECRET, LANDLOCK_CREATE):
+        steps += [(equal, 0, 1, number), (end, 0, 0, REFUSE)]
+    refused = (*KEPT_HINTS, SET_PIPE_SIZE, *OPEN_FILE_LOCKS)
+    commands = [(equal, one, REFUSE) for one in refused]
+    commands += [(equal, one, DONE) for one in RECORD_LOCKS]
+    steps += _by_argument(processor.fcntl, 1, commands)
+    steps += _by_argument(processor.prctl, 0, [(equal, PR_SET_SECCOMP, REFUSE)])
+    # Each thread with files of its own could open as many as the limit allows.
+    steps += _by_argument(CLOSE_RANGE, 2, [(ANY_BIT, CLOSE_RANGE_UNSHARE, REFUSE)])
+    needed = [(NO_BIT, flag, REFUSE) for flag in (CLONE_THREAD, CLONE_FILES)]
+    steps += _by_argument(processor.clone, 0, needed)
+    steps.append((end, 0, 0, ALLOW))
     code = b"".join(struct.pack("=HBBI", *step) for step in steps)
     held = ctypes.create_string_buffer(code)
     program = struct.pack("@HP", len(steps), ctypes.addressof(held))
     if _libc.prctl(PR_SET_SECCOMP, 2, program, 0, 0):
         raise _lacking("seccomp", _reason())
+
+
+def _by_argument(
+    number: int, place: int, tests: list[tuple[int, int, int]]
+) -> list[tuple[int, int, int, int]]:
+    """Return the filter's steps for one call: tests (kind, value, outcome) of an argument."""
+    load, equal, end = 0x20, 0x15, 0x06
+    steps = [(load, 0, 0, 16 + 8 * place)]
+    for kind, value, outcome in tests:
+        yes, no = (1, 0) if kind == NO_BIT else (0, 1)
+        steps += [(kind & 0xFF, yes, no, value), (end, 0, 0, outcome)]
+    steps.append((end, 0, 0, ALLOW))
+    return [(equal, 0, len(steps), number), *steps]
 
 
 def _in_use(directory: str) -> bool:

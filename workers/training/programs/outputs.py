@@ -1,7 +1,13 @@
-"""A program's output file: checked byte by byte, and its tensors by name."""
+"""A program's output file: checked byte by byte, and its tensors by name.
+
+The file is hostile until it is read. This process has no limit of its own for it, so what a
+file holds is counted before it is parsed, and numbers are converted and compared in blocks:
+reading takes a few times the file's bytes, and less than a minute.
+"""
 
 import hashlib
 import json
+import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -10,8 +16,12 @@ from numpy.typing import NDArray
 
 from workers.errors import RefusedError
 from workers.libraries import require
+from workers.training.programs import wire
 
 MOST_HEADER = 16 << 20
+MOST_BRACKETS = 1 << 20  # of a header; a tensor has three, and notes may have some
+MOST_IMPORTS = 1 << 20  # onnx.checker takes a minute for 2^28 functions times domains
+BLOCK = 1 << 20  # numbers that are converted at once
 MOST_DIMENSIONS = 64  # numpy's; the product of thousands takes hours, past a run's time limit
 DTYPES: Mapping[str, tuple[str, int]] = {
     "BOOL": ("|b1", 1),
@@ -61,7 +71,9 @@ def _parsed(data: bytes, form: str) -> Numbers:
     if not found:
         raise OutputError("the program's file holds no tensor: write the weights into it")
     for values in found.values():
-        if values.dtype.kind == "f" and not np.isfinite(values).all():
+        if values.dtype.kind == "f" and not all(
+            np.isfinite(block).all() for block in _blocks(values)
+        ):
             raise OutputError(
                 "the program's file holds a NaN or an infinity: the training failed"
             )
@@ -75,6 +87,8 @@ def _safetensors(data: bytes) -> Numbers:
         if not 2 <= size <= min(MOST_HEADER, len(data) - 8):
             raise ValueError("header")
         rest = data[8 : 8 + size]
+        if rest.count(b"{") + rest.count(b"[") > MOST_BRACKETS:
+            raise ValueError("brackets")
         header = json.loads(rest.decode(), object_pairs_hook=_once)
         plain = _compact(header)
         notes = header.get("__metadata__", {})
@@ -112,10 +126,12 @@ def _tensors(header: Mapping[str, Any], body: memoryview) -> Iterator[tuple[str,
             raise ValueError("offsets")
         end = last
         values = np.frombuffer(body[first:last], kind)
-        if kind == "|b1" and (values.view("u1") > 1).any():  # else any byte is true
+        if kind == "|b1" and values.view("u1").max(initial=0) > 1:  # else any byte is true
             raise ValueError("truth")
         if entry["dtype"] == "BF16":
-            values = (values.astype("<u4") << 16).view("<f4")
+            wide = values.astype("<u4")
+            wide <<= 16
+            values = wide.view("<f4")
         yield name, values.reshape(shape)
     if end != len(body):
         raise ValueError("rest")
@@ -132,7 +148,17 @@ def _onnx(data: bytes) -> Numbers:
     onnx = require("onnx", "export")
     checker = require("onnx.checker", "export")
     try:
+        wire.count(data, onnx.ModelProto.DESCRIPTOR)
+    except wire.WireError as error:
+        raise OutputError(
+            f"the program's file is not a valid ONNX model, or too large a one: {error}. Check "
+            "it with onnx.checker, or write safetensors"
+        ) from None
+    try:
         model = onnx.load_model_from_string(data)
+        sets = [*model.opset_import, *(s for one in model.functions for s in one.opset_import)]
+        if len(model.functions) * len({one.domain for one in sets}) > MOST_IMPORTS:
+            raise OutputError("the program's ONNX file imports too many sets of operators")
         # What a parser skips, such as all but the last of a field, is not written again.
         whole = model.SerializeToString(deterministic=True) == data
         tensors: dict[str, NDArray[Any]] = {}
@@ -160,10 +186,14 @@ def _take(
     Functions, sparse tensors and the attributes of linear models and trees have weights too.
     Floats that are not finite stay: an operator may take NaN for a missing value.
     """
-    onnx, numpy_helper = require("onnx", "export"), require("onnx.numpy_helper", "export")
+    onnx = require("onnx", "export")
     if isinstance(message, onnx.AttributeProto):
         name = {message.FLOAT: "f", message.FLOATS: "floats"}.get(message.type)
-        held = None if name is None else np.array(getattr(message, name), np.float32)
+        held = None
+        if name == "f":
+            held = np.array(message.f, np.float32)
+        elif name == "floats":
+            held = np.fromiter(message.floats, np.float32, len(message.floats))
         if held is not None and np.isfinite(held).all():
             floats[f"{path}.{name}"] = held
             message.ClearField(name)
@@ -179,10 +209,46 @@ def _take(
                 raise OutputError(
                     "the program's ONNX file refers to other files: save all in one"
                 )
-            values = numpy_helper.to_array(inner)
+            values = _values(inner)
             tensors[f"{inside} {inner.name}"] = values
             if (numeric := _numeric_field(inner, values)) is not None:
                 inner.ClearField(numeric)
+
+
+def _values(tensor: Any) -> NDArray[Any]:
+    """Return a TensorProto's values as numpy_helper.to_array does, in blocks if they are many.
+
+    It makes an object of Python for each number, and texts as long as the longest of all.
+    """
+    onnx, helper = require("onnx", "export"), require("onnx.helper", "export")
+    to_array = require("onnx.numpy_helper", "export").to_array
+    if len(tensor.dims) > MOST_DIMENSIONS:
+        raise OutputError("a tensor of the program's file has too many dimensions")
+    field = helper.tensor_dtype_to_field(tensor.data_type)
+    stored = getattr(tensor, field)
+    if tensor.data_type == tensor.STRING:
+        texts = np.empty(len(stored), object)
+        texts[:] = [text.decode() for text in stored]
+        return texts.reshape(tensor.dims)
+    if tensor.HasField("raw_data") or len(stored) <= BLOCK:
+        found: NDArray[Any] = to_array(tensor)
+        return found
+    each = 2 if tensor.data_type in (tensor.COMPLEX64, tensor.COMPLEX128) else 1
+    if len(stored) != each * math.prod(tensor.dims):
+        raise OutputError(
+            "a large tensor of the program's file is packed: store it as raw data"
+        )
+    values: NDArray[Any] | None = None
+    for first in range(0, len(stored), BLOCK):
+        numbers = stored[first : first + BLOCK]
+        shape = [len(numbers) // each]
+        part = onnx.TensorProto(data_type=tensor.data_type, dims=shape, **{field: numbers})
+        block = to_array(part)
+        if values is None:
+            values = np.empty(len(stored) // each, block.dtype)
+        values[first // each : first // each + len(block)] = block
+    assert values is not None  # there is more than one block
+    return values.reshape(tensor.dims)
 
 
 def _numeric_field(tensor: Any, values: NDArray[Any]) -> str | None:
@@ -198,7 +264,9 @@ def _numeric_field(tensor: Any, values: NDArray[Any]) -> str | None:
     field: str = require("onnx.helper", "export").tensor_dtype_to_field(tensor.data_type)
     if field in ("int32_data", "uint64_data"):  # wider than some of the types that they hold
         stored = values.view(np.uint16) if values.dtype == np.float16 else values
-        if not np.array_equal(np.array(getattr(tensor, field)), stored.ravel()):
+        kind = np.int32 if field == "int32_data" else np.uint64
+        written = getattr(tensor, field)
+        if not np.array_equal(np.fromiter(written, kind, len(written)), stored.ravel()):
             return None
     return field
 
@@ -217,7 +285,23 @@ def difference(first: Mapping[str, NDArray[Any]], second: Mapping[str, NDArray[A
     for name, values in first.items():
         if values.dtype.kind not in "fiub":
             raise OutputError("a tensor is not of numbers")
-        one, other = values.astype(np.float64), second[name].astype(np.float64)
-        if one.size and (scale := max(np.abs(one).max(), np.abs(other).max())):
-            most = max(most, float((np.abs(one / scale - other / scale)).max()))
+        both = values, second[name]
+        scale = max(_largest(one) for one in both)
+        if not scale:
+            continue
+        for one, other in zip(*(_blocks(each) for each in both), strict=True):
+            apart = np.abs(one.astype(np.float64) / scale - other.astype(np.float64) / scale)
+            most = max(most, float(apart.max()))
     return most
+
+
+def _largest(values: NDArray[Any]) -> float:
+    blocks = (np.abs(block.astype(np.float64)) for block in _blocks(values))
+    return max((float(block.max()) for block in blocks), default=0.0)
+
+
+def _blocks(values: NDArray[Any]) -> Iterator[NDArray[Any]]:
+    """Yield the numbers in parts, of which each may be converted and copied."""
+    flat = values.reshape(-1)
+    for first in range(0, flat.size, BLOCK):
+        yield flat[first : first + BLOCK]

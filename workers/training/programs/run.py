@@ -116,6 +116,7 @@ def predict(
     onnxruntime for an ONNX file.
 
     Raises:
+        IsolationError: This machine cannot keep the program, or the ONNX graph, in.
         MissingLibraryError: onnxruntime is not installed.
         RefusedError: There is nothing to predict with, it failed or answered something else, or
             as `execute`.
@@ -124,8 +125,8 @@ def predict(
     if program.predict is None:
         if program.output != "onnx":
             raise RefusedError("the program writes safetensors, and names no file to predict")
-        confinement.check()  # otherwise an operator's graph would run unconfined
-        return process.predict(file, features, limits, READER)
+        confinement.check()  # what can be seen without starting a process
+        return process.predict(file, features, limits, READER, isolated=True)
     confinement.check()
     check_environment(program)
     rows = FitRows(features, np.zeros(len(features)))

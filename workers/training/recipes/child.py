@@ -30,12 +30,14 @@ def main() -> None:
     data = sys.stdin.buffer
     size = int.from_bytes(data.read(8), "big")
     order = json.loads(data.read(size))
-    _limit(order)
     try:
+        _limit(order)
         reader = order.get("predicts")
         found = _fit(order, data.read()) if reader is None else _predict(reader, data.read())
     except MemoryError:
         found = b"-" + json.dumps({"error": "MemoryError"}).encode()
+    except IsolationError as error:  # the file is not read
+        found = b"-" + json.dumps({"error": "IsolationError", "message": str(error)}).encode()
     answer.write(found)
     answer.close()
     os._exit(0)  # do not wait for library threads
@@ -55,7 +57,7 @@ def _limit(order: Mapping[str, Any]) -> None:
         ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != order["parent"]:
         os._exit(1)  # the parent died before prctl took effect
-    _confine(order["memory"])
+    _confine(order["memory"], needed=order.get("isolated", False))
     _, most = resource.getrlimit(resource.RLIMIT_AS)
     memory = order["memory"] if most == resource.RLIM_INFINITY else min(most, order["memory"])
     resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
@@ -63,10 +65,11 @@ def _limit(order: Mapping[str, Any]) -> None:
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))  # nothing is written anywhere
 
 
-def _confine(memory: int) -> None:
+def _confine(memory: int, *, needed: bool = False) -> None:
     """Give up network, processes and all files except libraries, if the machine allows it.
 
-    Only library code runs here, so a fit also works unconfined.
+    needed: raise IsolationError if it does not. Without it only listed estimators of
+    libraries run here, on numbers, so a fit also works unconfined.
     """
     paths = [path for path in sys.path if path and Path(path) != ROOT]
     paths += [sysconfig.get_path(name) for name in ("purelib", "platlib")]
@@ -78,7 +81,8 @@ def _confine(memory: int) -> None:
         confinement.die_with_parent()  # the change of user cleared it
         confinement.confine(Confinement(reads, (str(ROOT),), (), (os.devnull,), memory, 0))
     except IsolationError:
-        pass
+        if needed:
+            raise
 
 
 def _fit(order: Mapping[str, Any], rows: bytes) -> bytes:

@@ -25,6 +25,7 @@ from threadpoolctl import threadpool_info
 
 from workers.arrays import decode_tensors, encode_tensors
 from workers.errors import RefusedError
+from workers.training.isolation.confinement import IsolationError
 from workers.training.recipes import prepared
 from workers.training.recipes.fit import FitRows
 from workers.training.recipes.recipe import Recipe, libraries
@@ -95,17 +96,23 @@ def predict(
     features: NDArray[np.float64],
     limits: Limits,
     reader: str = "workers.training.recipes.files",
+    *,
+    isolated: bool = False,
 ) -> NDArray[Any]:
     """Return a model file's predictions for rows (n, d): class positions or numbers.
 
-    reader: the module whose `decode` returns the model of such a file. Raises RefusedError
-    for a file of another kind or without predictions, and as `fit_all`.
+    reader: the module whose `decode` returns the model of such a file. isolated: do not read
+    the file where the machine cannot isolate the process; for files that are programs.
+
+    Raises IsolationError in that case, RefusedError for a file of another kind or without
+    predictions, and as `fit_all`.
     """
     sent: dict[str, NDArray[Any]] = {
         "features": features,
         "file": np.frombuffer(file, dtype=np.uint8),
     }
-    (answer,) = _answers({"predicts": reader}, encode_tensors(sent, {}), 1, limits, 1)
+    order = {"isolated": isolated, "predicts": reader}
+    (answer,) = _answers(order, encode_tensors(sent, {}), 1, limits, 1)
     found, _ = decode_tensors(answer)
     return found["found"]
 
@@ -225,6 +232,8 @@ def _files(answer: bytes, status: int, limits: Limits, count: int) -> list[bytes
     error, message = refusal.get("error"), refusal.get("message")
     if error == "RefusedError":
         raise RefusedError(message)
+    if error == "IsolationError":
+        raise IsolationError(message)
     memory = f"the fit may take {limits.memory} bytes: set smaller parameters, or raise "
     memory += "LETHE_FIT_MEMORY_BYTES"
     if error is None:
