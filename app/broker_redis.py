@@ -36,8 +36,9 @@ class CheckedChannel(Channel):
         sends again what was lost.
         """
         super()._new_queue(queue, **kwargs)  # type: ignore[no-untyped-call]
-        wanted = {self._q_for_pri(queue, priority): b"list" for priority in self.priority_steps}
-        wanted |= {self.unacked_key: b"hash", self.unacked_index_key: b"zset"}
+        wanted = {self.unacked_key: b"hash", self.unacked_index_key: b"zset"}
+        for priority in self.priority_steps:
+            wanted[self._q_for_pri(queue, priority)] = b"list"  # type: ignore[no-untyped-call]
         for name in (self.keyprefix_queue, self.keyprefix_binding_permanent):
             wanted[name % queue] = b"set"
         with self.conn_or_acquire() as client:

@@ -2,9 +2,8 @@
 
 import base64
 from collections.abc import Sequence
-from typing import Any
 
-from sqlalchemy import ColumnElement, func
+from sqlalchemy import func
 from sqlalchemy.orm import aliased
 from sqlmodel import Session, col, select
 
@@ -129,12 +128,8 @@ def entries(
             raise NotFoundError("the published tree does not reach that far")
         begin = 0 if last is None else last + 1
         values = [
-            (column, value)
-            for column, value in (
-                (col(LogEntry.ref), ref),
-                (col(LogEntry.event), event),
-                (col(LogEntry.kind), kind),
-            )
+            (name, value)
+            for name, value in (("ref", ref), ("event", event), ("kind", kind))
             if value is not None
         ]
         _check_held(session, values, wanted)
@@ -174,12 +169,12 @@ def entries(
     )
 
 
-def _check_held(
-    session: Session, values: Sequence[tuple[ColumnElement[Any], str]], size: int
-) -> None:
+def _check_held(session: Session, values: Sequence[tuple[str, str]], size: int) -> None:
     """Raise NotFoundError if no entry of a tree has one of these values."""
-    for column, value in values:
-        held = select(LogEntry.index).where(column == value, LogEntry.index < size)
+    for name, value in values:
+        held = select(LogEntry.index).where(
+            getattr(LogEntry, name) == value, LogEntry.index < size
+        )
         if session.exec(held.limit(1)).first() is None:
             raise NotFoundError(
                 "the log has no entry of this ref, event or kind: check how it is written"
@@ -190,7 +185,7 @@ def _matches(
     session: Session,
     within: range,
     limit: int,
-    values: Sequence[tuple[ColumnElement[Any], str]],
+    values: Sequence[tuple[str, str]],
     days: tuple[str | None, str | None],
 ) -> tuple[list[LogEntry], str | None]:
     """Return the first entries within a range that match all filters, and the next cursor.
@@ -203,8 +198,8 @@ def _matches(
     found = select(LogEntry).where(index > within.start - 1, index < within.stop)
     found = found.order_by(index)
     if values:  # by the narrowest: a reference has few entries
-        column, value = values[0]
-        found = found.where(column == value)
+        name, value = values[0]
+        found = found.where(getattr(LogEntry, name) == value)
     examined = None
     entry: type[LogEntry] = LogEntry
     if len(values) > 1 or since is not None or until is not None:
@@ -218,8 +213,8 @@ def _matches(
         examined = highest if count == EXAMINED else None
         entry = aliased(LogEntry, candidates)
         found = select(entry).order_by(col(entry.index))
-        for column, value in values[1:]:
-            found = found.where(getattr(entry, column.key) == value)
+        for name, value in values[1:]:
+            found = found.where(getattr(entry, name) == value)
         if since is not None:
             found = found.where(col(entry.day) >= since)
         if until is not None:
