@@ -1,12 +1,16 @@
 """Celery's Redis broker with checked messages; loaded when a Redis broker is used."""
 
 import json
+import logging
 from typing import Any
 
 from kombu.transport.redis import Channel, Transport
+from redis.exceptions import ResponseError
 
 from app.broker import tell_refused
 from app.nudges import MessageRefusedError, rebuild
+
+log = logging.getLogger(__name__)
 
 REFUSED = "lethe.refused"  # a counter in Redis: how many messages were ever dropped
 
@@ -24,6 +28,33 @@ class CheckedChannel(Channel):
         client.set_response_callback("RPOP", lambda item, **_: self._checked(item, None))
         client.set_response_callback("HGET", self._unacknowledged)
         return client
+
+    def _new_queue(self, queue: str, **kwargs: Any) -> None:  # type: ignore[override]
+        """Declare a queue, which a worker does at its start and after each of Redis' errors.
+
+        A key of another type would fail every command on it. It holds no nudge, and the sweep
+        sends again what was lost.
+        """
+        super()._new_queue(queue, **kwargs)  # type: ignore[no-untyped-call]
+        wanted = {self.unacked_key: b"hash", self.unacked_index_key: b"zset"}
+        for priority in self.priority_steps:
+            wanted[self._q_for_pri(queue, priority)] = b"list"  # type: ignore[no-untyped-call]
+        for name in (self.keyprefix_queue, self.keyprefix_binding_permanent):
+            wanted[name % queue] = b"set"
+        with self.conn_or_acquire() as client:
+            with client.pipeline(transaction=False) as pipe:
+                for key in wanted:
+                    pipe.type(self.global_keyprefix + key)
+                found = pipe.execute()
+            for (key, kind), held in zip(wanted.items(), found, strict=True):
+                if held not in (kind, b"none"):
+                    client.delete(key)
+                    log.error(
+                        "a key of the broker held a %s, not Lethe's %s, and was deleted: give "
+                        "Redis its own password and network",
+                        held.decode(),
+                        kind.decode(),
+                    )
 
     def _popped_from(self, answer: Any, **_: Any) -> tuple[bytes, bytes] | None:
         if not answer:
@@ -60,12 +91,19 @@ class CheckedChannel(Channel):
     def _drop(self, error: MessageRefusedError) -> None:
         tell_refused(error)
         with self.conn_or_acquire() as client:
-            client.incr(REFUSED)
+            try:
+                client.incr(REFUSED)
+            except ResponseError:  # not Lethe's number
+                client.set(REFUSED, 1)
 
     def refused(self) -> int:
         """Return how many messages were ever dropped."""
         with self.conn_or_acquire() as client:
-            return int(client.get(REFUSED) or 0)
+            try:
+                count = client.get(REFUSED) or b"0"
+            except ResponseError:
+                return 0
+        return int(count) if count.isdigit() else 0
 
 
 class CheckedTransport(Transport):

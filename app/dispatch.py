@@ -70,6 +70,7 @@ def make_celery(settings: Settings) -> "Celery":
     celery.conf.update(
         broker_transport_options=options,
         broker_connection_retry_on_startup=True,
+        broker_channel_error_retry=True,  # Redis' refusals too, which would end the worker
         task_default_queue=QUEUE,
         task_ignore_result=True,
         task_serializer="json",

@@ -109,6 +109,7 @@ def create_app(services: Services | None = None) -> FastAPI:
     app.state.rates = Rates(opened.settings.calls_per_minute)
     app.state.parsing = Parsing(opened.settings.max_parsed_at_once)
     app.state.documents = Parsing(opened.settings.max_parsed_at_once)
+    app.state.verifications = Parsing(opened.settings.max_parsed_at_once)
 
     def known(header: str) -> bool:
         with opened.reading() as session:

@@ -164,8 +164,9 @@ class Settings(BaseSettings):
     max_parsed_at_once: int = Field(
         default=2,
         gt=0,
-        description="Bodies that one API process parses at once; separately, documents that "
-        "it renders at once for holders of a request.",
+        description="Bodies of known senders that one API process parses at once; separately, "
+        "documents that it renders at once for holders of a request, and certificates that it "
+        "verifies at once for anybody.",
     )
     body_timeout_seconds: int = Field(
         default=20,

@@ -7,7 +7,7 @@ from fastapi import APIRouter, Depends, Path, Request, Response
 from app.api.http.deps import OperatorOrAuditor, ServicesDep
 from app.api.http.forms import describe_form, read_form
 from app.api.http.immutable import unkept
-from app.api.http.parsing import ParsingDep
+from app.api.http.parsing import VerificationsDep
 from app.schemas.base import Wire
 from app.service.issued import certificates
 from lethe.certificates.evidence import SCORES_TYPE
@@ -55,7 +55,7 @@ async def get_files(request: Request, services: ServicesDep) -> dict[str, bytes]
 )
 async def verify(
     services: ServicesDep,
-    turns: ParsingDep,
+    turns: VerificationsDep,
     files: Annotated[dict[str, bytes], Depends(get_files)],
 ) -> VerdictView:
     """Verify a certificate with this service's keys; offline, `lethe certificate verify`."""

@@ -90,7 +90,7 @@ async def register(
 ) -> ModelView:
     """Register a model of any family; a worker fits it and it becomes ready."""
     try:
-        wanted = _read(sent.manifest)
+        wanted = await turns.parse_body(sent.manifest, _read)
     except ValidationError as error:
         raise RequestValidationError(error.errors(include_input=False)) from None
     found = await turns.parse(lambda: _first_rows(services, wanted, sent.data))

@@ -22,6 +22,7 @@ from app.api.http.deps import (
     signed_submission,
 )
 from app.api.http.immutable import immutable, unkept
+from app.api.http.parsing import get_parsing
 from app.api.http.strict import BareRoute, StrictRoute
 from app.ledger.cose_receipt import MEDIA_TYPE as RECEIPT
 from app.notices.callbacks.check import check
@@ -69,7 +70,7 @@ async def submit(request: Request) -> Response:
     """Accept a signed erasure request; the answer carries the log's receipt."""
     services = get_services(request)
     async with signed_submission(request, services) as signed:
-        wanted = _wanted(signed.body)
+        wanted = await get_parsing(request).parse_body(signed.body, _wanted)
         digest = hashlib.sha256(signed.body).hexdigest()
         submission = Submission(signed.by, signed.key, wanted, digest, signed.idempotency_key)
         if wanted.callback is not None and not await acceptance.is_repeated(

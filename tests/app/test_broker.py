@@ -4,6 +4,9 @@ import base64
 import json
 import os
 import queue
+import subprocess
+import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -255,3 +258,97 @@ def test_an_empty_queue_is_empty(place: tuple[Celery, Callable[[bytes], None]]) 
         with pytest.raises(queue.Empty):
             waiting.get(timeout=0.2)
         waiting.close()
+
+
+WRONG_KEYS = [
+    "cpu",
+    "cpu\x06\x169",
+    "unacked",
+    "unacked_index",
+    "_kombu.binding.cpu",
+    "_kombu.binding_permanent.cpu",
+]
+
+
+@pytest.mark.parametrize("key", WRONG_KEYS)
+def test_a_key_of_another_type_is_deleted_as_a_worker_starts(
+    data_dir: Path, redis_url: str, key: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    celery = make_celery(Settings(data_dir=data_dir, broker_url=redis_url))
+    with Redis.from_url(redis_url) as client:
+        if key in ("cpu", "cpu\x06\x169"):
+            client.sadd(key, "os.system")
+        else:
+            client.set(key, "os.system")
+        with celery.connection_for_read() as connection:
+            queue = celery.amqp.queues["cpu"](connection.default_channel)
+            queue.declare()
+        assert client.type(key) == (b"set" if key.startswith("_kombu") else b"none")
+    dispatcher = Dispatcher(lambda: celery)
+    dispatcher.nudge("job-1")
+    dispatcher.close()
+    assert read_one(celery)[0] == "('job-1',)"
+    assert "was deleted" in caplog.text
+    assert "os.system" not in caplog.text
+
+
+@pytest.mark.parametrize("planted", ["x", "1e3", str(2**63 - 1), ["x"]])
+def test_a_count_that_is_not_lethes_neither_ends_a_worker_nor_the_check(
+    data_dir: Path, redis_url: str, planted: str | list[str]
+) -> None:
+    celery = make_celery(Settings(data_dir=data_dir, broker_url=redis_url))
+    dispatcher = Dispatcher(lambda: celery)
+    with Redis.from_url(redis_url) as client:
+        if isinstance(planted, str):
+            client.set("lethe.refused", planted)
+        else:
+            client.lpush("lethe.refused", *planted)
+        dispatcher.check()
+        client.lpush("cpu", b"poison")
+        dispatcher.nudge("job-1")
+        dispatcher.close()
+        assert read_one(celery)[0] == "('job-1',)"
+    assert dispatcher.check() == 1
+
+
+WORKER = """
+import sys
+from app.dispatch import make_celery
+from app.settings import Settings
+app = make_celery(Settings())
+@app.task(name="lethe.execute")
+def execute(job): print("ran", job, flush=True, file=sys.__stdout__)
+options = ["--without-gossip", "--without-mingle", "--without-heartbeat"]
+app.worker_main(["--quiet", "worker", "--pool", "solo", "--loglevel", "WARNING", "-Q", "cpu", *options])
+"""
+
+
+def test_a_key_of_another_type_does_not_end_a_worker(data_dir: Path, redis_url: str) -> None:
+    """One SET by whoever writes the broker ended every worker, with status 0."""
+    celery = make_celery(Settings(data_dir=data_dir, broker_url=redis_url))
+    dispatcher = Dispatcher(lambda: celery)
+    environment = {**os.environ, "LETHE_BROKER_URL": redis_url, "LETHE_DATA_DIR": str(data_dir)}
+    command = [sys.executable, "-c", WORKER]
+    with (
+        Redis.from_url(redis_url) as client,
+        subprocess.Popen(
+            command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        ) as process,
+    ):
+        assert process.stdout is not None
+        assert process.stderr is not None
+        try:
+            dispatcher.nudge("job-1")
+            assert process.stdout.readline() == "ran job-1\n"
+            client.set("cpu", "x")
+            until = time.monotonic() + 60  # the waiting BRPOP ends after 10 s at most
+            while client.exists("cpu") and process.poll() is None and time.monotonic() < until:
+                time.sleep(0.1)
+            dispatcher.nudge("job-2")
+            assert process.stdout.readline() == "ran job-2\n"
+        finally:
+            process.terminate()
+            dispatcher.close()
+        said = process.stderr.read()
+    assert "ResponseError" in said
+    assert "was deleted" in said

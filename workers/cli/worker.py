@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
+    from celery.apps.worker import Worker
+
     from app.settings import Settings
 
 # As in app.settings; numerical libraries load later.
@@ -52,7 +54,7 @@ def worker(
     # start.
     gc.disable()
     from celery.beat import EmbeddedService
-    from celery.signals import setup_logging
+    from celery.signals import setup_logging, worker_init
 
     from app import logs, metrics, traces
     from app.counters import STAGE_ERRORS, STAGES
@@ -99,6 +101,8 @@ def worker(
     # Solo: a fork would inherit BLAS threads, database connections and CUDA contexts.
     quiet = ["--without-gossip", "--without-mingle", "--without-heartbeat"]
     served = map(silo_queue, sorted(set(silos))) if silos else sorted(set(queues) or {QUEUE})
+    started: list[Worker] = []
+    worker_init.connect(lambda sender, **_: started.append(sender), weak=False)
     app.worker_main(
         [
             "--quiet",
@@ -112,6 +116,17 @@ def worker(
             *quiet,
         ]
     )
+    if any(map(_failed, started)):
+        # Celery logs the error and returns. Status 0 would tell a supervisor that all is well.
+        raise SystemExit(1)
+
+
+def _failed(ended: "Worker") -> bool:
+    """Return whether a worker ended by an error, not by a signal."""
+    from celery.worker import state
+
+    signalled = state.should_stop is not None or state.should_terminate is not None
+    return bool(ended.exitcode) and not signalled
 
 
 def _check(settings: "Settings", silos: tuple[int, ...], queues: tuple[str, ...]) -> None:

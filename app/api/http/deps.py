@@ -18,6 +18,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import ClientDisconnect
 
 from app.api.http.forms import feed
+from app.api.http.limits import announces_body
 from app.api.http.rates import Rates
 from app.problems import IdempotencyKeyError
 from app.service.access import keys
@@ -256,7 +257,7 @@ async def _verify(request: Request, services: Services) -> tuple[SignedBy, Known
             request.headers,
             note,
             now=datetime.now(UTC),
-            has_body=_announces_body(request),
+            has_body=announces_body(request.scope),
         )
 
     def verify_by_row() -> SignedBy:
@@ -296,12 +297,6 @@ SignedByRequester = Annotated[SignedCall, Depends(_requester)]
 Withdrawer = Annotated[SignedCall | BearerToken, Depends(withdrawer)]
 SignedByClient = Annotated[SignedCall, Depends(signed_by("client"))]
 UploadByClient = Annotated[SignedUpload, Depends(signed_upload)]
-
-
-def _announces_body(request: Request) -> bool:
-    # RFC 9112 section 6: one of the two, or there is no body.
-    length = request.headers.get("content-length", "0")
-    return length != "0" or "transfer-encoding" in request.headers
 
 
 def _idempotency_key(request: Request) -> str | None:

@@ -61,15 +61,15 @@ class Account:
     def __init__(self, strangers: Room, known: Room) -> None:
         self._rooms = (strangers, known)
         self._held = [0, 0]
-        self._proved = False
+        self.proved = False  # whether the sender is authenticated
 
     def prove(self) -> None:
         """Count what follows against the room of known senders."""
-        self._proved = True
+        self.proved = True
 
     async def take(self, amount: int) -> None:
         """Hold `amount` bytes more, up to a whole room. Raises BusyError as `Room.take`."""
-        place = int(self._proved)
+        place = int(self.proved)
         room = self._rooms[place]
         # Otherwise a body larger than the room would wait forever.
         amount = min(amount, room.most - self._held[place])
@@ -117,9 +117,8 @@ class BodyLimit:
             return
         account = Account(self._strangers, self._senders)
         scope.setdefault("state", {})["account"] = account
-        sent = declared != b"0" or b"transfer-encoding" in headers
         token = headers.get(b"authorization", b"").decode("latin-1")
-        if sent and token and await run_in_threadpool(self._known, token):
+        if announces_body(scope) and token and await run_in_threadpool(self._known, token):
             account.prove()
         body = _Body(receive, account, limit, self._patience)
         started = False
@@ -150,6 +149,12 @@ class BodyLimit:
         if scope["method"] == "PUT" and ROUND_MESSAGES.fullmatch(scope["path"]):
             return self._upload
         return self._body
+
+
+def announces_body(scope: Scope) -> bool:
+    """Return whether a request has a body, by RFC 9112 section 6."""
+    headers = dict(scope["headers"])
+    return headers.get(b"content-length", b"0") != b"0" or b"transfer-encoding" in headers
 
 
 class _Body:

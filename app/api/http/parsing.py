@@ -1,7 +1,8 @@
 """Bodies are parsed a few at a time, because unpacked they are larger than what was sent.
 
-Documents for holders of a request's id are also rendered a few at a time, in turns of their
-own: asking for many must not keep others from sending rows and messages.
+Documents for holders of a request's id are also rendered a few at a time, and certificates of
+strangers verified, each in turns of their own: asking for many must not keep known senders from
+sending rows and messages.
 """
 
 from collections.abc import Callable
@@ -14,6 +15,7 @@ from app.api.http.limits import WAIT
 from app.problems import BusyError
 
 T = TypeVar("T")
+SMALL = 16_384  # bytes of JSON that are parsed on the event loop, in 2 ms
 
 
 class Parsing:
@@ -38,9 +40,13 @@ class Parsing:
         finally:
             self._turns.release()
 
+    async def parse_body(self, body: bytes, parse: Callable[[bytes], T]) -> T:
+        """Return `parse(body)`; a small body takes no turn. Raises BusyError as `parse`."""
+        return parse(body) if len(body) <= SMALL else await self.parse(lambda: parse(body))
+
 
 def get_parsing(request: Request) -> Parsing:
-    """Return the turns of this process."""
+    """Return the turns of this process for bodies of known senders."""
     parsing: Parsing = request.app.state.parsing
     return parsing
 
@@ -51,5 +57,12 @@ def get_documents(request: Request) -> Parsing:
     return documents
 
 
+def get_verifications(request: Request) -> Parsing:
+    """Return the turns of this process for certificates, which anybody may have verified."""
+    verifications: Parsing = request.app.state.verifications
+    return verifications
+
+
 ParsingDep = Annotated[Parsing, Depends(get_parsing)]
 DocumentsDep = Annotated[Parsing, Depends(get_documents)]
+VerificationsDep = Annotated[Parsing, Depends(get_verifications)]

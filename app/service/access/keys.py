@@ -7,6 +7,7 @@ who registered a key counts as a submitter of the requests that it signs.
 import hashlib
 import secrets
 import uuid
+from typing import NoReturn
 
 from sqlalchemy import update
 from sqlmodel import Session, col, select
@@ -207,16 +208,21 @@ def authorise(session: Session, header: str | None, scopes: tuple[str, ...]) -> 
     Raises UnauthorizedError: no token, or one that is unknown or revoked; ForbiddenError: the
     token's scope does not cover the call.
     """
+    token = _token(session, header) if header and _bearer(header) else None
+    if token is None or token.revoked_at is not None:
+        refuse_unknown(header)
+    if token.scope not in scopes:
+        raise ForbiddenError(f"this call needs a token of scope {' or '.join(scopes)}")
+    return token
+
+
+def refuse_unknown(header: str | None) -> NoReturn:
+    """Raise UnauthorizedError for an Authorization header without a good token."""
     if not _bearer(header or ""):
         raise UnauthorizedError(
             "send Authorization: Bearer <token>; `lethe token new` makes one"
         )
-    token = _token(session, header or "")
-    if token is None or token.revoked_at is not None:
-        raise UnauthorizedError("the token is unknown or revoked: ask an operator for another")
-    if token.scope not in scopes:
-        raise ForbiddenError(f"this call needs a token of scope {' or '.join(scopes)}")
-    return token
+    raise UnauthorizedError("the token is unknown or revoked: ask an operator for another")
 
 
 def _bearer(header: str) -> str:

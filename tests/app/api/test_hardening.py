@@ -13,6 +13,9 @@ import pytest
 from sqlmodel import Session, select
 from starlette.formparsers import MultiPartParser
 
+from app.api.http import parsing
+from app.api.http.strict import StrictRoute
+from app.main import ROUTES
 from app.service.paging import format_cursor
 from lethe.signing.http import new_nonce, sign_request
 from models import Record
@@ -366,3 +369,59 @@ def test_a_bound_key_contributes_only_its_own_rows(ready: Installation) -> None:
     assert {name for name in held if len(name) == 4} == {
         *(f"r{number}" for number in (*range(600, 604), *range(700, 704)))
     }
+
+
+def test_every_json_body_that_the_framework_reads_needs_a_token() -> None:
+    routes = [route for module in ROUTES for route in module.router.routes]
+    found = [one for one in routes if getattr(one, "body_field", None) is not None]
+    assert len(found) > 15
+    for route in found:
+        assert isinstance(route, StrictRoute), route.path
+        assert "bearer" in security_of(route.dependant), route.path
+
+
+def security_of(dependant: Any) -> set[str]:
+    names = {getattr(dependant.call, "scheme_name", "")}
+    return names.union(*(security_of(one) for one in dependant.dependencies))
+
+
+@pytest.mark.parametrize("path", ["/v1/cases", "/v1/keys", "/v1/requests/x/decision"])
+@pytest.mark.parametrize("token", [None, "Bearer nobody", "Basic eDp5"])
+def test_a_strangers_json_is_not_read(
+    installation: Installation, path: str, token: str | None
+) -> None:
+    """100 bodies of 1 MiB without a token kept /healthz waiting for 20 s."""
+    headers = {"content-type": "application/json", "content-length": "65536"}
+    if token is not None:
+        headers["authorization"] = token
+    read = count_reads(installation, "POST", path, headers)
+    assert (read.slug, read.messages) == ("token-invalid", 0)
+
+
+def test_large_json_of_known_senders_waits_for_its_turn(
+    ready: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(parsing, "WAIT", 0.05)
+    caller, turns = ready.caller, ready.caller.http.app.state.parsing  # type: ignore[attr-defined]
+    large = json.dumps({"model": MODEL, "more": ["x"] * parsing.SMALL}).encode()
+
+    def send() -> tuple[Any, Any, Any]:
+        kind = {"content-type": "application/json"}
+        form: dict[str, Any] = {"files": {"manifest": large}}
+        return (
+            caller.operator("POST", "/v1/audits", content=large, headers=kind),
+            caller.operator("POST", "/v1/models", **form),
+            caller.signed("POST", "/v1/requests", large),
+        )
+
+    for answer in send():
+        problem(answer, 422, "body-invalid")
+    portal = caller.http.portal
+    assert portal is not None
+    for _ in range(ready.settings.max_parsed_at_once):
+        portal.call(turns._turns.acquire)
+    for answer in send():
+        problem(answer, 503, "busy")
+        assert answer.headers["retry-after"] == "5"
+    small = {"model": MODEL, "scope": {"level": "sample", "records": ["r1"]}}
+    assert caller.signed("POST", "/v1/requests", json.dumps(small).encode()).status_code == 202

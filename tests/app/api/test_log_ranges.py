@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from sqlmodel import Session, select
 
+from app.service.issued import public_log
 from lethe.canonical import parse_base64
 from lethe.client import Client, EntryFilter
 from lethe.log.proofs import ProofError, check_inclusion
@@ -117,3 +118,41 @@ def test_an_entry_that_was_changed_in_the_database_is_noticed_by_its_reader(
         pytest.raises(ProofError, match="another root"),
     ):
         client.log_entries(keys)
+
+
+@pytest.mark.parametrize("limit", [1, 2, 1000])
+@pytest.mark.parametrize(
+    "query",
+    [
+        "since=2020-01-01",
+        "until=2999-12-31",
+        "kind=model-event&since=2020-01-01",
+        "event=model.version&kind=model-event",
+        "ref=small&event=model.version",
+        "event=model.version&kind=erasure-event",
+    ],
+)
+def test_a_call_with_several_filters_reads_a_bounded_part_of_the_log(
+    ready: Installation, monkeypatch: pytest.MonkeyPatch, query: str, limit: int
+) -> None:
+    ready.caller.erase_records("r1")
+    wanted = get(ready, f"{query}&limit=1000")
+    assert wanted["next"] is None
+    monkeypatch.setattr(public_log, "EXAMINED", 2)
+    found: list[Any] = []
+    page = {"next": "", "items": []}
+    while page["next"] is not None:
+        after = f"after={page['next']}&" if page["next"] else ""
+        page = get(ready, f"{after}{query}&limit={limit}")
+        assert len(page["items"]) <= min(limit, 2)
+        found += page["items"]
+    assert found == wanted["items"]
+
+
+@pytest.mark.parametrize("query", ["since=9999-12-31", "until=1999-12-31"])
+def test_days_outside_the_log_read_none_of_it(
+    ready: Installation, monkeypatch: pytest.MonkeyPatch, query: str
+) -> None:
+    monkeypatch.setattr(public_log, "EXAMINED", 1)
+    page = get(ready, f"{query}&limit=1")
+    assert (page["items"], page["next"]) == ([], None)

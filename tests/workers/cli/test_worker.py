@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 from celery.beat import EmbeddedService
+from celery.signals import worker_init
+from celery.worker import state
 from click.testing import CliRunner
 
 from app.service.access import silo_keys
@@ -13,6 +15,13 @@ from app.settings import Settings
 from workers import devices, runtime
 from workers.cli.worker import worker
 from workers.silos import keys
+
+
+@dataclass(frozen=True)
+class Ended:
+    """Stands in for Celery's worker after it returned."""
+
+    exitcode: int | None
 
 
 @dataclass
@@ -157,3 +166,25 @@ def test_a_device_set_for_all_processes_is_not_a_silos(
     assert done.exit_code == 0, done.output
     assert chosen == ["cpu"]
     assert ("silos compute on the processor" in done.output) == (device == "cuda")
+
+
+@pytest.mark.parametrize(
+    ("exitcode", "signal", "status"), [(None, None, 0), (0, 0, 0), (1, 1, 0), (1, None, 1)]
+)
+def test_a_worker_that_an_error_ended_says_so(
+    started: list[list[str]],
+    monkeypatch: pytest.MonkeyPatch,
+    exitcode: int | None,
+    signal: int | None,
+    status: int,
+) -> None:
+    """Celery returns from an error as from a signal, and the command ended with status 0."""
+    from workers.celery_app import app
+
+    def main(_: list[str]) -> None:
+        worker_init.send(sender=Ended(exitcode))
+        monkeypatch.setattr(state, "should_stop", signal)
+
+    monkeypatch.setattr(state, "should_stop", None)
+    monkeypatch.setattr(app, "worker_main", main)
+    assert CliRunner().invoke(worker, []).exit_code == status

@@ -179,3 +179,26 @@ def test_a_contribution_waits_for_its_turn_and_is_told_when_to_come_back(
     assert refused.headers["retry-after"] == "5"
     turns._turns.release()
     assert send().status_code == 202
+
+
+def test_strangers_certificates_and_known_senders_rows_have_turns_of_their_own(
+    ready: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """40 connections of bad bundles made five of six registrations answer 503."""
+    monkeypatch.setattr(parsing, "WAIT", 0.05)
+    send, http = contribution(ready), ready.caller.http
+    state, portal = http.app.state, http.portal  # type: ignore[attr-defined]
+    assert portal is not None
+
+    def verify() -> Any:
+        return http.post("/v1/certificates/verify", files={"bundle": b"{}"})
+
+    for _ in range(ready.settings.max_parsed_at_once):
+        portal.call(state.verifications._turns.acquire)
+    problem(verify(), 503, "busy")
+    assert send().status_code == 202
+    for _ in range(ready.settings.max_parsed_at_once):
+        state.verifications._turns.release()
+        portal.call(state.parsing._turns.acquire)
+    assert verify().json()["result"] == "FAIL"
+    problem(send(), 503, "busy")
