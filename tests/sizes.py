@@ -267,7 +267,18 @@ REPEATED = frozenset(Path(__file__).with_name("repeats.txt").read_text().split()
 
 # Tests that together reach nearly what all reach: `make quick` finds them.
 QUICK = frozenset(Path(__file__).with_name("quick.txt").read_text().splitlines())
-QUICK_FILES = frozenset(name.partition("::")[0] for name in QUICK)
+# And always these, whose point is what must not pass, and not which statements they reach: hostile
+# providers against the verifiers, planted violations of the house, names against the catalogue.
+ALWAYS = (
+    "tests/redteam/test_empirical.py",
+    "tests/redteam/test_exact.py",
+    "tests/redteam/test_exact_retrained.py",
+    "tests/test_contracts.py",
+    "tests/packaging/test_house.py",
+    "tests/lethe/test_catalogue.py",
+    "tests/docs/test_facts.py",
+)
+QUICK_FILES = frozenset((*(name.partition("::")[0] for name in QUICK), *ALWAYS))
 
 # Of a witnessed file the verifier in JavaScript flips every bit of the witness's line, and of the
 # rest a sample: a file without a witness has that rest, and each of its bits flipped.
@@ -313,7 +324,7 @@ def assign(items: Iterable[pytest.Item]) -> None:
         second = any(isinstance(one, str) and one == "postgresql" for one in given)
         further = (function, second) in seen
         seen.add((function, second))
-        if name in QUICK:
+        if name in QUICK or name.startswith(ALWAYS):
             item.add_marker(pytest.mark.quick)
         if name in REPEATS or (
             second
