@@ -81,8 +81,8 @@ _METHODS = (
 METHODS: Final[Mapping[str, MethodSpec]] = MappingProxyType({one.name: one for one in _METHODS})
 RIDGE: Final = tuple(one.name for one in _METHODS if one.model == "ridge")
 NETWORK: Final = tuple(one.name for one in _METHODS if one.model == "network")
-# Other network methods are certified by tests on rows, and a policy requires enough of them.
-UNTESTED: Final = ("certified-newton", "noisy-finetuning", "retrain")
+# These are certified by tests on rows, and a policy requires enough of them.
+TESTED: Final = frozenset(NETWORK) - {"certified-newton", "noisy-finetuning", "retrain"}
 RECIPE: Final = tuple(one.name for one in _METHODS if one.model == "recipe")
 FOREST: Final = tuple(one.name for one in _METHODS if one.model == "forest")
 SHARDS: Final = tuple(one.name for one in _METHODS if one.model == "shards")
