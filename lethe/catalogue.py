@@ -23,11 +23,16 @@ ModelKind = Literal[
 
 @dataclass(frozen=True, slots=True)
 class MethodSpec:
-    """An unlearning method that a request may name. model: the kind of model it works on."""
+    """An unlearning method that a request may name.
+
+    model: the kind of model it works on. retrains: whether it trains on the retained rows anew
+    in any case, so that its seconds are those of a retraining.
+    """
 
     name: str
     model: ModelKind
     meaning: str
+    retrains: bool = False
 
 
 # Each ridge method keeps the exact statistics, so any of them can follow any other. A network
@@ -42,7 +47,7 @@ _METHODS = (
     ),
     MethodSpec("puf-regular", "network", "the same, within a round of all clients"),
     MethodSpec("hf-kcu", "network", "one curvature step by conjugate gradients"),
-    MethodSpec("retrain", "network", "repeat the training without the data"),
+    MethodSpec("retrain", "network", "repeat the training without the data", retrains=True),
     MethodSpec("certified-newton", "network", "Newton steps and noise; logistic heads"),
     MethodSpec("noisy-finetuning", "network", "clipped steps with noise; small heads"),
     MethodSpec("fed-au", "network", "an auxiliary module learns the rows to be forgotten"),
@@ -59,18 +64,25 @@ _METHODS = (
     MethodSpec("random-label", "network", "train the erased rows with random labels"),
     MethodSpec("scrub", "network", "distillation away from, then towards the old model"),
     MethodSpec("wood-fisher", "network", "one step with the WoodFisher inverse curvature"),
-    MethodSpec("refit", "recipe", "fit the recipe again on the retained rows"),
+    MethodSpec("refit", "recipe", "fit the recipe again on the retained rows", retrains=True),
     MethodSpec("forest-exact", "forest", "update counts; rebuild where another split is best"),
-    MethodSpec("refit-shards", "shards", "fit again the shards that held the records"),
+    MethodSpec(
+        "refit-shards", "shards", "fit again the shards that held the records", retrains=True
+    ),
     MethodSpec("sums-exact", "sums", "subtract the rows from integer sums; solve again"),
-    MethodSpec("rerun", "script", "run the operator's program again on the retained rows"),
+    MethodSpec(
+        "rerun",
+        "script",
+        "run the operator's program again on the retained rows",
+        retrains=True,
+    ),
     MethodSpec("vectors-drop", "vectors", "drop the rows; link the graph of the others again"),
 )
 METHODS: Final[Mapping[str, MethodSpec]] = MappingProxyType({one.name: one for one in _METHODS})
 RIDGE: Final = tuple(one.name for one in _METHODS if one.model == "ridge")
 NETWORK: Final = tuple(one.name for one in _METHODS if one.model == "network")
-# Other network methods are certified by tests on rows, and a policy requires enough of them.
-UNTESTED: Final = ("certified-newton", "noisy-finetuning", "retrain")
+# These are certified by tests on rows, and a policy requires enough of them.
+TESTED: Final = frozenset(NETWORK) - {"certified-newton", "noisy-finetuning", "retrain"}
 RECIPE: Final = tuple(one.name for one in _METHODS if one.model == "recipe")
 FOREST: Final = tuple(one.name for one in _METHODS if one.model == "forest")
 SHARDS: Final = tuple(one.name for one in _METHODS if one.model == "shards")

@@ -18,6 +18,7 @@ from migrations.grants import GrantError, grant
 from migrations.runner import upgrade
 from models.database.session import opened_engine
 
+# For what `name_owners` finds after the upgrade that sealed all keys for their owners.
 OLDER = (
     "the rows of {} subjects are sealed as an older version did, and open for nobody. If you "
     "restored a database of that version, remove {} and run this again; otherwise somebody put "

@@ -1,6 +1,7 @@
-"""Creates root.sealed in older installations, with the master key as the root secret.
+"""Creates root.sealed in an upgrade, with the master key as the root secret.
 
-Existing tags were made with the master key and stay valid. Only the file is new.
+Databases filled at a revision up to 0011 need it (`tests/migrations/test_then.py`): their keys
+and tags were made with the master key itself, and stay valid.
 """
 
 from sqlalchemy.engine import Engine

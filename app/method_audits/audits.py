@@ -23,9 +23,10 @@ from app.problems import (
 from app.schemas.audits import AuditView, NewAudit
 from app.schemas.families.networks import PIXELS
 from app.service.context import Services
-from app.service.methods import is_network
+from app.service.methods import offered
 from app.service.models.registry import present as find_model
 from lethe import canonical
+from lethe.catalogue import TESTED
 from lethe.certificates.audits.counts import (
     RUNNING,
     STARTED,
@@ -200,7 +201,7 @@ def new_seed() -> int:
 
 
 def _auditable(model: Model, method: str | None) -> str:
-    if not is_network(model.config):
+    if TESTED.isdisjoint(offered(model.config)):
         raise MethodUnavailableError("only methods of networks approximate: audit those")
     if model.config["network"]["id"] == PIXELS:
         raise MethodUnavailableError("only classifiers can be audited, and this one has masks")

@@ -1,6 +1,6 @@
 """Models and their versions on the wire."""
 
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, StringConstraints, model_validator
 
@@ -85,8 +85,11 @@ class FamilyManifest(Wire):
     decide: whether requests are executed at once, or after an officer approved them; a key that
     is bound to the data that it erases needs no approval. null: the installation's default.
     cooling_off_seconds: from the approval, or the receipt where none is needed, to the
-    execution; until then the request can be withdrawn.
+    execution; until then the request can be withdrawn. trained_by_silos: whether silos, where
+    there are any, train the family's models, so that the log has a model's silo keys.
     """
+
+    trained_by_silos: ClassVar[bool] = False
 
     ref: ModelRef
     decide: Literal["review", "at-once"] | None = None

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from app.schemas.requests import AttemptView
-from lethe.catalogue import METHODS, UNTESTED
+from lethe.catalogue import METHODS, TESTED
 from models import ErasureRequest, Job, Model, RequestEvent
 
 SKETCHED = "ridge-sketched"  # the only method that takes sketches in place of statistics
@@ -27,17 +27,9 @@ def least_records(config: dict[str, Any], method: str) -> int:
     Each matched pair of the policy's tests has an erased row of its own. 0 if no test decides;
     even with this many records, a test may be inconclusive.
     """
-    if not is_network(config) or method in UNTESTED:
-        return 0
-    return int(config["policy"]["minimum_pairs"])
+    return int(config["policy"]["minimum_pairs"]) if method in TESTED else 0
 
 
-def is_network(config: dict[str, object]) -> bool:
-    """Return whether a model is a network."""
-    return config.get("family") == "network"
-
-
-REFITS = {True: "retrain", False: "refit"}  # by whether the model is a network
 DECISION = "decision"
 
 
@@ -76,7 +68,7 @@ def attempt_view(
     ahead: list[str] = []
     if job.done_at is None:
         last = last_attempt(model.config)
-        refit = REFITS[is_network(model.config)]
+        refit = "retrain" if "retrain" in offered(model.config) else "refit"
         # Once a retraining has replaced a method, no other method follows.
         approximate = [] if method == refit else _ladder(model.config)[job.attempt - 1 :]
         ahead = [spelled(step) for step in approximate]

@@ -95,7 +95,7 @@ def register(
         new = None if upload is None else contributions.named(services, model, upload)
         sent_rows = {} if new is None else {UPLOAD: new.tag}
         silos: dict[str, str] = {}
-        if isinstance(wanted, NewNetwork):
+        if wanted.trained_by_silos:
             # Under the log's lock: a key that is revoked meanwhile must not be named again.
             silos = silo_keys.registered(services.settings, services.ledger)
         digests = {"config": digest, **policy, **noise, **silos, **sent_rows}

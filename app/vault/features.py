@@ -174,10 +174,11 @@ class FeatureVault:
     def name_owners(self, engine: Engine, keys: Path) -> int:
         """Seal keys from before owner binding for the subjects' current owners.
 
-        Part of an upgrade; until then such keys do not open. It runs once, recorded by a file
-        in the directory `keys`: otherwise somebody with a copy of the older database could
-        restore rows and assign them to others. A key replaced meanwhile is already sealed for
-        its owner. Returns the number of such keys found after the upgrade ran, 0 if it ran now.
+        Databases filled at a revision up to 0012 have such keys, which do not open until then
+        (`tests/migrations/test_then.py`). It runs once, recorded by a file in the directory
+        `keys`: otherwise somebody with a copy of the older database could restore rows and
+        assign them to others. A key replaced meanwhile is already sealed for its owner. Returns
+        the number of such keys found after the upgrade ran, 0 if it ran now.
         """
         named = []
         with Session(reading(engine)) as session:

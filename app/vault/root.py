@@ -87,7 +87,7 @@ def write_roots(keys: Path, roots: Sequence[SealedRoot], *, replace: bool = True
 def create_root(keys: Path, master: bytes, root: bytes | None = None) -> None:
     """Write a new root secret sealed under `master`; an existing file is kept.
 
-    root: the secret to seal instead, for an older installation without this file.
+    root: the secret to seal instead, for an upgraded installation (`app.keys.adopt`).
     """
     try:
         write_roots(keys, [seal_root(master, root or new_key())], replace=False)

@@ -6,6 +6,7 @@ The seconds are the worker's own measurements: reported, not verified.
 from collections.abc import Mapping
 from typing import Final, Literal
 
+from lethe.catalogue import METHODS
 from lethe.certificates.statement import Predicate
 from lethe.records import dataclass
 
@@ -14,7 +15,6 @@ from lethe.records import dataclass
 METHOD: Final = "cost.seconds"
 EARLIER: Final = "escalation.seconds"
 JUDGED: Final = "verification.seconds"
-_RETRAININGS = ("retrain", "refit", "refit-shards", "rerun")
 _REPEATED_CLASSES = ("exact-retrained", "retrained")
 
 
@@ -46,7 +46,8 @@ def cost_of(predicate: Predicate) -> Cost:
 
 def is_retraining(method: str) -> bool:
     """Return whether a method retrains the model from the retained rows."""
-    return method in _RETRAININGS or method.endswith("-refit")
+    spec = METHODS.get(method)
+    return method.endswith("-refit") or (spec is not None and spec.retrains)
 
 
 def _was_repeated(predicate: Predicate) -> bool:

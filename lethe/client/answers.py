@@ -91,7 +91,7 @@ class Progress:
 class RequestStatus:
     """A request as its holder sees it. `certificate` is a path once there is one.
 
-    progress is None unless a worker runs a long computation; older services never send it.
+    progress is None unless a worker runs a long computation.
     """
 
     id: str
@@ -305,8 +305,7 @@ def _typed(document: Any, name: str, kind: type[T]) -> T:
 
 
 def _warnings(document: Document) -> tuple[str, ...]:
-    # Older services do not send it.
-    found = _typed(document, "warnings", list) if "warnings" in document else []
+    found = _typed(document, "warnings", list)
     if not all(isinstance(text, str) for text in found):
         raise AnswerError("the service's answer has no proper field 'warnings'")
     return tuple(found)

@@ -9,14 +9,13 @@ import pytest
 from lethe.catalogue import (
     ATTACKS,
     CHECKS,
-    NETWORK,
-    RECIPE,
-    RIDGE,
+    METHODS,
     VERIFIERS,
     Distance,
     check_of,
 )
-from workers.families.recipe import update
+from workers.families.base import FAMILIES, configured
+from workers.families.recipe.family import RecipeFamily
 from workers.judge import registry as verifiers
 from workers.judge.attacks import registry as attacks
 from workers.judge.checks import CheckRoom
@@ -25,11 +24,44 @@ from workers.judge.samples.distances import DISTANCES
 from workers.methods.network import registry as network
 from workers.methods.ridge import base as ridge
 
+NAMED = sorted((one.name, one.model) for one in METHODS.values())
 
-def test_methods_are_those_that_are_implemented() -> None:
-    assert set(network.METHODS) == set(NETWORK)
-    assert set(ridge.method_names()) == set(RIDGE)
-    assert (update.METHOD,) == RECIPE
+
+def implemented() -> list[tuple[str, str]]:
+    """Return each method with the family that binds it; masked ridge heads have those of ridge."""
+    several = {"ridge": ridge.method_names(), "network": tuple(network.METHODS)}
+    families = sorted(FAMILIES.keys() - {"ridge-masked"})
+    own = [(family, several.get(family) or (_method_of(family),)) for family in families]
+    return sorted((name, family) for family, names in own for name in names)
+
+
+def _method_of(family: str) -> str:
+    found = configured({"family": family})
+    assert isinstance(found, RecipeFamily)
+    return found.method
+
+
+def test_each_method_is_bound_by_its_family_and_no_other_name_is() -> None:
+    assert implemented() == NAMED
+
+
+def test_a_name_that_the_catalogue_lacks_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(network.METHODS, "planted", network.METHODS["natural"])
+    assert set(implemented()) - set(NAMED) == {("planted", "network")}
+
+
+def test_a_name_that_no_family_binds_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(network.METHODS, "natural")
+    assert set(NAMED) - set(implemented()) == {("natural", "network")}
+
+
+@pytest.mark.parametrize("family", ["forest", "recipe", "script", "shards", "sums", "vectors"])
+def test_another_name_of_a_tabular_family_is_found(
+    family: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A name that another family binds too."""
+    monkeypatch.setattr(configured({"family": family}), "method", "natural")
+    assert implemented() != NAMED
 
 
 def test_attacks_and_distances_are_those_that_the_judge_has() -> None:

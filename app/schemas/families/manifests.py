@@ -5,6 +5,7 @@ A family adds its wire type here, with `pinned`. API, OpenAPI and registration r
 
 from collections.abc import Mapping
 from types import MappingProxyType
+from typing import Any
 
 from app.schemas.families.forests import NewForest
 from app.schemas.families.networks import NewNetwork
@@ -13,7 +14,7 @@ from app.schemas.families.scripts import NewScript
 from app.schemas.families.shards import NewShards
 from app.schemas.families.sums import NewSums
 from app.schemas.families.vectors import NewVectors
-from app.schemas.models import NewModel
+from app.schemas.models import FamilyManifest, NewModel
 
 Manifest = (
     NewModel | NewNetwork | NewRecipe | NewForest | NewScript | NewShards | NewSums | NewVectors
@@ -30,3 +31,8 @@ MANIFESTS: Mapping[str, type[Manifest]] = MappingProxyType(
         "vectors": NewVectors,
     }
 )
+
+
+def manifest_of(config: Mapping[str, Any]) -> type[FamilyManifest]:
+    """Return the manifest class of a configuration; FamilyManifest for an unknown family."""
+    return MANIFESTS.get(str(config.get("family", "ridge")), FamilyManifest)

@@ -5,7 +5,7 @@ The API checks names and ranges; a worker checks whether its networks accept the
 
 from collections.abc import Sequence
 from math import prod
-from typing import Annotated, Any, Final, Literal, Self
+from typing import Annotated, Any, ClassVar, Final, Literal, Self
 
 from pydantic import (
     Field,
@@ -202,6 +202,7 @@ class NewNetwork(FamilyManifest):
     Everything is logged by digest before the first row is seen.
     """
 
+    trained_by_silos: ClassVar[bool] = True
     family: Literal["network"]
     method: NetworkMethod = "retrain"
     classes: list[Name] = Field(min_length=2, max_length=10_000)

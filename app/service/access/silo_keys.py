@@ -20,8 +20,8 @@ from sqlmodel import Session, select
 from app.ledger.journal import record_model_event
 from app.ledger.sequencer import Ledger
 from app.reconcile.model_events import model_events, model_refs
+from app.schemas.families.manifests import manifest_of
 from app.service.context import Services
-from app.service.methods import is_network
 from app.settings import Settings
 from app.vault.wipe import DELETED
 from lethe.signing.errors import KeyFormatError
@@ -232,7 +232,7 @@ def networks(ledger: Ledger) -> list[str]:
     """Return the models that silos train."""
     with Session(reading(ledger.engine)) as session:
         models = session.exec(select(Model).where(Model.state != DELETED)).all()
-        return [model.ref for model in models if is_network(model.config)]
+        return [one.ref for one in models if manifest_of(one.config).trained_by_silos]
 
 
 def _log(services: Services, ref: str, keys: dict[int, str]) -> dict[int, str]:

@@ -37,6 +37,8 @@ def stated(method: str, checks: tuple[CheckPart, ...] = (), **parameters: str) -
             Cost(0.75, None, None),
         ),
         (stated("retrain", cost_seconds="9.0"), Cost(None, 9.0, "method")),
+        (stated("refit-shards", cost_seconds="9.0"), Cost(None, 9.0, "method")),
+        (stated("rerun", cost_seconds="9.0"), Cost(None, 9.0, "method")),
         (
             stated("ridge-exact-refit", cost_seconds="2", escalation_seconds="0.5"),
             Cost(0.5, 2.0, "method"),

@@ -66,10 +66,6 @@ def test_a_receipt_is_read() -> None:
     assert receipt.document == RECEIPT
 
 
-def test_a_receipt_of_an_older_service_has_no_warnings() -> None:
-    assert parse_receipt(answered(changed(RECEIPT, "warnings", ...))).warnings == ()
-
-
 def test_a_status_is_read_and_what_is_new_is_kept() -> None:
     status = parse_status(answered(STATUS))
     assert status.due_at == DUE
@@ -111,6 +107,7 @@ BAD_RECEIPTS = [
     ("hash a number", "receipt.hashes", [1]),
     ("hashes a string", "receipt.hashes", "AAEC"),
     ("no checkpoint", "receipt.checkpoint", ...),
+    ("no warnings", "warnings", ...),
     ("warnings a string", "warnings", "cold"),
     ("warnings of numbers", "warnings", [1]),
 ]

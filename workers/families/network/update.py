@@ -7,7 +7,7 @@ from typing import BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from lethe.catalogue import UNTESTED
+from lethe.catalogue import TESTED
 from models import ErasureRequest, Model, ModelVersion
 from workers.families.network import attempt
 from workers.families.network.certified import GIVES_WAY, carry_out, check_rows, load_terms
@@ -129,7 +129,7 @@ def _forgotten(
     network, weights = decode_weights(file)
     data = data_of(rows, salted, leaving)
     judge = validation(config, rows, device_of(services), leaving)
-    if judge is None and method_id not in UNTESTED:
+    if judge is None and method_id in TESTED:
         why = f"{method_id}: no held-out rows are left to guard its step"
         return retrained(job, config, rows, salted, leaving, why)
     training = config.training_of(sides.retained)
