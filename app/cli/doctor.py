@@ -216,7 +216,7 @@ def _followers(settings: Settings) -> str:
 
 def _mail(settings: Settings) -> str:
     if not mail.is_configured(settings):
-        raise NotUsedError("LETHE_SMTP_URL is empty: nobody is told anything by mail")
+        raise NotUsedError("LETHE_SMTP_URL is empty: no mail is sent")
     mail.check(settings)
     return "the server took the sign-in"
 

@@ -127,7 +127,7 @@ def rotate_silo_key(silo: int) -> None:
 
 @service_key.group()
 def revoke() -> None:
-    """Have what a key signs from now on be refused."""
+    """Revoke a key: verifiers refuse what it signs from now on."""
 
 
 @revoke.command("issuer")

@@ -179,7 +179,9 @@ def send(
         job = advance_round(services, tx, row)
         rows = members(tx.session, row.id)
         if row.state != step or member not in expected(rows, step):
-            raise RoundStepError("the round is at another step, or goes on without this member")
+            raise RoundStepError(
+                "the round is at another step, or continues without this member"
+            )
         _check(services, tx.session, row, rows, member, message)
         stored = services.artifacts.put(tx.session, "round-message", message.data)
         setattr(member, f"{step}_id", stored.id)

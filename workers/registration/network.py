@@ -99,7 +99,7 @@ def with_report(
     inputs: NDArray[Any] | None = None,
     labels: NDArray[Any] | None = None,
 ) -> NetworkRegistration:
-    """Return a registration with what is told of its data, and the rows that these hold out.
+    """Return a registration with a summary of its data, and the rows that these hold out.
 
     lines: of a table; for other data empty. left_out: rows of clients that are not chosen.
     inputs, labels: of the rows that the data hold out.

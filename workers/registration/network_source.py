@@ -131,7 +131,7 @@ def _pack_rows(
 ) -> NetworkRegistration:
     """Pack the rows of selected clients; `arrays` may lack clients and is_test (n,).
 
-    lines: what is told of a table.
+    lines: the summary of a table to print.
     """
     held = arrays.pop("is_test", np.zeros(len(arrays["inputs"]), np.bool_))
     if held.all():

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 @click.option(
     "--shards",
     type=click.IntRange(2, 256),
-    help="Run it on so many shares of the rows; each shard has a model (docs/shards.md).",
+    help="Number of shards of the rows; each has a model of its own (docs/shards.md).",
 )
 def script(
     url: str,
