@@ -36,7 +36,8 @@ _superseded = click.option(
 _to = click.option(
     "--to",
     metavar="PLACE",
-    help="Where the new key is: file, a PKCS#11 URI, or env:VARIABLE. Default: as the old one.",
+    help="Location of the new key: file, a PKCS#11 URI, or env:VARIABLE. Default: that of the "
+    "old key.",
 )
 
 

@@ -19,7 +19,7 @@ from models.database.session import opened_engine, reading
 
 @click.command()
 @click.option(
-    "--end", is_flag=True, help="Wait for them no longer; certificates that wait are issued."
+    "--end", is_flag=True, help="Stop waiting for witnesses; certificates that wait are issued."
 )
 @as_json
 def witnesses(end: bool, as_json: bool) -> None:

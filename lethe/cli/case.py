@@ -77,22 +77,37 @@ def _on_ref(function: Callable[..., None]) -> click.Command:
 
 @case.command("list")
 @service_url
-@click.option("--due-within", type=click.IntRange(0, 3650), metavar="DAYS", help="Soon due.")
-@click.option("--overdue/--not-overdue", default=None, help="Past their deadline, or not.")
+@click.option(
+    "--due-within",
+    type=click.IntRange(0, 3650),
+    metavar="DAYS",
+    help="Cases due within DAYS days.",
+)
+@click.option(
+    "--overdue/--not-overdue",
+    default=None,
+    help="Only cases past their deadline, or only the others.",
+)
 @click.option(
     "--state",
     type=click.Choice((*STATES, "answered")),
     metavar="STATE",
     help="A request's state, or answered: cases to be closed.",
 )
-@click.option("--held/--not-held", default=None, help="Kept by a legal hold, or not.")
+@click.option(
+    "--held/--not-held", default=None, help="Only cases under a legal hold, or only the others."
+)
 @click.option("--model", help="Reference of the model.")
-@click.option("--person", metavar="KIND=VALUE", help="Of this person; hashed here. Lists all.")
+@click.option(
+    "--person",
+    metavar="KIND=VALUE",
+    help="All cases of this person; the value is hashed locally.",
+)
 @click.option("--requester", help="A keyid, or the name of an operator's token.")
 @click.option(
     "--limit",
     type=click.IntRange(min=1),
-    help="Most lines. Default: 50, and with --json or --csv no limit.",
+    help="Maximum number of lines. Default: 50; no limit with --json or --csv.",
 )
 @click.option("--csv", "as_csv", is_flag=True, help="Print CSV with a header.")
 @as_json

@@ -56,7 +56,7 @@ FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 @click.option(
     "--send-holdout",
     is_flag=True,
-    help="Send the rows that DATA holds out too: every version is measured on them.",
+    help="Send DATA's held-out rows too: every version is evaluated on them.",
 )
 @click.option(
     "--policy",

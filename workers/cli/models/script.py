@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 @click.option(
     "--weights",
     type=FILE,
-    help="A model trained elsewhere; say how far the program's run is from it.",
+    help="A model trained elsewhere; prints its distance from the program's result.",
 )
 @click.option(
     "--shards",

@@ -74,7 +74,9 @@ class Joining:
                 if work["state"] in ENDED:
                     return work
             if end is not None and monotonic() > end:
-                raise RoundError("timed out: the round continues without this member")
+                raise RoundError(
+                    "the round has not ended in time: it continues without this member"
+                )
             sleep(pause)
 
     def step(self) -> Document:
