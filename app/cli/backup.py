@@ -120,7 +120,9 @@ def follow_database(directory: Path, every: float, keys: Path | None, once: bool
 
 def _require_apart(directory: Path, keys: Path | None) -> None:
     if keys is not None and keys.absolute().is_relative_to(directory.absolute()):
-        raise click.UsageError("keys beside the data open it: give a directory elsewhere")
+        raise click.UsageError(
+            "keys stored beside the data can decrypt it: give a directory elsewhere"
+        )
 
 
 def _where(settings: Settings, keys: Path | None) -> str:

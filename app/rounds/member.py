@@ -277,7 +277,8 @@ def _check_records(
     subjects = {item.subject for item in body.adds}
     if any(_erases_owner(session, request_id, member, subjects) for request_id in row.requests):
         raise RoundReleaseError(
-            "this round erases all of an owner whose records are added: add them in a later one"
+            "this round erases all records of an owner for whom it also adds records: add "
+            "those in a later round"
         )
     model = session.get_one(Model, row.model_id)
     tombstone_key = open_tombstone_key(services.root_secret, model)

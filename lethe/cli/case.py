@@ -312,7 +312,7 @@ def _certificate_name(model: object) -> str:
 
     # The service must not choose a directory.
     if not isinstance(model, str) or not _MODEL.fullmatch(model):
-        raise AnswerError("the service's answer names a model otherwise than models are named")
+        raise AnswerError("the service's answer has an invalid model reference")
     return f"{model}.sigstore.json"
 
 
