@@ -222,7 +222,7 @@ def approve(url: str, ref: str, as_json: bool) -> None:
 @_on_ref
 @_reason(REFUSALS)
 def refuse(url: str, ref: str, reason: str, as_json: bool) -> None:
-    """Refuse REF, a case or a request, as far as no worker has begun on it.
+    """Refuse the requests of REF, a case or a request, that no worker has started.
 
     The person reads the reason and where to complain.
     """
