@@ -143,5 +143,5 @@ def read_published(data: bytes) -> PublishedSums:
     except (AttributeError, IndexError, TypeError, ValueError):
         same = False
     if not same:
-        raise EstimatorInputError("this is not a ridge or naive Bayes file: download it again")
+        raise EstimatorInputError("this is not a ridge or naive Bayes file: read it again")
     return found
