@@ -73,7 +73,7 @@ class World:
 
     network: Network
     config: TrainingConfig
-    stays: dict[str, ClientData]
+    retained: dict[str, ClientData]
     test: ClientData
     trained: Weights
     before: float
@@ -95,8 +95,8 @@ def world(named: Network, seed: int) -> World:
     test = ClientData(rows[:TEST], labels[:TEST])
     config = TrainingConfig(rounds=ROUNDS, seed=seed, local=LOCAL)
     trained = train(named, sizes(clients), config, InProcess(clients, threads=1)).weights
-    stays = {name: own for name, own in clients.items() if name != "c0"}
-    return World(named, config, stays, test, trained, accuracy(named, trained, test))
+    retained = {name: own for name, own in clients.items() if name != "c0"}
+    return World(named, config, retained, test, trained, accuracy(named, trained, test))
 
 
 def accuracy(named: Network, weights: Weights, test: ClientData) -> float:
@@ -107,8 +107,8 @@ def accuracy(named: Network, weights: Weights, test: ClientData) -> float:
 def retrained(given: World, rounds: int) -> tuple[float, int]:
     """Return accuracy and operations of a retraining of so many rounds."""
     config = replace(given.config, rounds=rounds)
-    engine = InProcess(given.stays, threads=1)
-    found = train(given.network, sizes(given.stays), config, engine)
+    engine = InProcess(given.retained, threads=1)
+    found = train(given.network, sizes(given.retained), config, engine)
     return accuracy(given.network, found.weights, given.test), found.work.flops
 
 
@@ -127,9 +127,9 @@ def finetuned(given: World, chosen: NoisySteps, seed: int) -> tuple[float, int] 
         weights, work = finetune(
             given.network,
             given.trained,
-            sizes(given.stays),
+            sizes(given.retained),
             given.config,
-            InProcess(given.stays, threads=1),
+            InProcess(given.retained, threads=1),
             chosen,
             lambda step, size: gaussian(key, f"benchmark {step}", size),
         )

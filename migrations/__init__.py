@@ -1,3 +1,3 @@
 """The schema's history. `HEAD` is the revision that this version of the code needs."""
 
-HEAD = "0012"
+HEAD = "0013"

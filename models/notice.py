@@ -50,7 +50,7 @@ class Callback(SQLModel, table=True):
     request: str = Field(max_length=36)  # the request's ref, or the id that the agent gave it
     url: str = Field(sa_type=SealedText("callbacks.url"))
     created_at: datetime = Field(sa_type=UTCDateTime)
-    told: str | None = Field(default=None, max_length=24)  # the last delivered state
+    delivered_state: str | None = Field(default=None, max_length=24)  # the last one delivered
     ended: bool = False  # the state is final
 
 

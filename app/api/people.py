@@ -108,7 +108,7 @@ def approve(ref: str, services: ServicesDep, token: ByOfficer) -> CaseView:
 def refuse(
     ref: str, wanted: ReasonedDecision, services: ServicesDep, token: ByOfficer
 ) -> CaseView:
-    """Refuse a request or a case, as far as no worker has begun, for a reason of the law."""
+    """Refuse the requests of a case, or one, that no worker has started, on a legal ground."""
     case_decisions.refuse(services, ref, token.name, wanted.reason)
     return cases.show(services, ref)
 

@@ -129,7 +129,7 @@ def get_request(request_id: str, services: ServicesDep) -> RequestView:
 
 @router.delete("/{request_id}", operation_id="withdrawRequest")
 def withdraw(request_id: str, by: Withdrawer, services: ServicesDep) -> RequestView:
-    """Withdraw a request while no worker has begun on it; signed with the same key.
+    """Withdraw a request that no worker has started; signed with the same key.
 
     A request that was submitted for a person is withdrawn with the token that submitted it.
     """

@@ -123,7 +123,7 @@ def read_manifest(directory: Path) -> tuple[Backup, dict[str, str]]:
         schema = manifest["schema"]
     except FileNotFoundError:
         raise BackupError(
-            f"{directory} has no {MANIFEST}: it is no backup, or one that was not finished"
+            f"{directory} has no {MANIFEST}: it is not a backup, or an incomplete one"
         ) from None
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
         raise BackupError(f"{MANIFEST} is damaged: use another backup") from None

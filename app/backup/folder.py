@@ -57,8 +57,8 @@ class Folder:
             except OSError as error:
                 if error.errno in (errno.ENOTDIR, errno.ELOOP):
                     raise BackupError(
-                        f"{path} is a link or a file, and no directory: remove it, and look "
-                        f"who else writes to {self.path}"
+                        f"{path} is a link or a file, and no directory: remove it, and find "
+                        f"out who else writes to {self.path}"
                     ) from None
                 raise
         try:

@@ -253,7 +253,10 @@ class DatabaseFollower:
     def _log(self, held: Checkpoint) -> tuple[int, bytes]:
         query = text("SELECT version_num FROM alembic_version")
         if self._connection.execute(query).scalar_one_or_none() != HEAD:
-            raise SchemaError("the database was migrated: follow it with the Lethe that did it")
+            raise SchemaError(
+                "the database was migrated: follow it with the version of Lethe that migrated "
+                "it"
+            )
         with Session(self._connection) as session:
             size, nodes = storage.read_size(session), NodeTable(session)
             require_extends(held, self._settings.origin, size, nodes.root_at)
@@ -335,7 +338,7 @@ def _named_errors(directory: Path) -> Iterator[None]:
         yield
     except OSError as error:
         place = error.filename or directory
-        raise BackupError(f"{place}: {error.strerror}: the state is that of before") from None
+        raise BackupError(f"{place}: {error.strerror}: the previous state was kept") from None
     except (DBAPIError, sqlite3.Error) as error:
         raise BackupError(
             f"the database cannot be read ({type(error).__name__}): run lethe doctor"

@@ -58,7 +58,7 @@ def read_keys(source: Path) -> dict[str, bytes]:
                 return found
         time.sleep(0.1)
     raise BackupError(
-        f"{source} changes all the time: wait until no key is rotated, and run this again"
+        f"{source} keeps changing: wait until no key is being rotated, and run this again"
     )
 
 

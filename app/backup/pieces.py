@@ -98,7 +98,7 @@ def read_followed(directory: Path | Folder) -> Followed | None:
             raise ValueError
     except FileNotFoundError:
         raise BackupError(
-            f"{directory} has no {MANIFEST}: it is no backup, or one that was not finished"
+            f"{directory} has no {MANIFEST}: it is not a backup, or an incomplete one"
         ) from None
     except (ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError):
         raise BackupError(f"{MANIFEST} is damaged: use another backup") from None

@@ -88,7 +88,7 @@ def _restore(
     """
     backup, files = read_manifest(directory)
     if backup.origin != settings.origin:
-        raise BackupError("the backup is of another log: set LETHE_ORIGIN to its name")
+        raise BackupError("the backup belongs to another log: set LETHE_ORIGIN to its name")
     artifacts = settings.data_dir / ARTIFACTS
     if artifacts.is_dir() and any(artifacts.iterdir()):
         raise BackupError(f"{artifacts} is not empty: nothing is overwritten, move it away")

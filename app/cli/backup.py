@@ -40,8 +40,8 @@ without_witness = click.option(
     "without",
     metavar="LABEL",
     multiple=True,
-    help="Go on although this witness shows no checkpoint: it may have cosigned what nothing "
-    "here shows. 'all' stands for every witness; repeatable.",
+    help="Continue although this witness shows no checkpoint; it may have cosigned entries "
+    "that are lost. 'all' stands for every witness; repeatable.",
 )
 
 
@@ -76,10 +76,10 @@ def new(directory: Path, keys: Path | None) -> None:
     type=click.FloatRange(min=1),
     default=10,
     show_default=True,
-    help="Begin a round so often: what was committed since the last one may be lost.",
+    help="Interval between rounds: what was committed since the last one may be lost.",
 )
 @click.option("--keys", type=_New, help="Also keep a copy of the keys, in this directory.")
-@click.option("--once", is_flag=True, help="Do one round and end.")
+@click.option("--once", is_flag=True, help="Run one round and exit.")
 def follow_database(directory: Path, every: float, keys: Path | None, once: bool) -> None:
     """Replicate a SQLite database to DIRECTORY until this command is ended.
 
@@ -120,7 +120,9 @@ def follow_database(directory: Path, every: float, keys: Path | None, once: bool
 
 def _require_apart(directory: Path, keys: Path | None) -> None:
     if keys is not None and keys.absolute().is_relative_to(directory.absolute()):
-        raise click.UsageError("keys beside the data open it: give a directory elsewhere")
+        raise click.UsageError(
+            "keys stored beside the data can decrypt it: give a directory elsewhere"
+        )
 
 
 def _where(settings: Settings, keys: Path | None) -> str:
@@ -151,12 +153,12 @@ def _where(settings: Settings, keys: Path | None) -> str:
     "--database-url",
     default="",
     metavar="URL",
-    help="An empty database to restore into, which you drop. Default: SQLite.",
+    help="An empty database to restore into; drop it afterwards. Default: SQLite.",
 )
 @click.option(
     "--scratch",
     type=FOLDER,
-    help="Where copies of data and keys are while it runs. Default: the data directory.",
+    help="Directory of the temporary copies of data and keys. Default: the data directory.",
 )
 @click.option(
     "--journal-incomplete",
@@ -239,8 +241,8 @@ def _age(at: str) -> str:
     "--journal-only",
     is_flag=True,
     help=(
-        "Restore nothing: erase again what the journal says, in the database as it is, and "
-        "add to the journal the tombstones that it lacks and the log confirms."
+        "Restore nothing: repeat the journal's erasures in the current database, and add to "
+        "the journal the tombstones that it lacks and the log confirms."
     ),
 )
 @click.option("--yes", is_flag=True, help="With --journal-only: add tombstones without asking.")

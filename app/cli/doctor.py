@@ -131,8 +131,8 @@ def _files(directory: Path) -> str:
         raise LetheError(f"others may read in the data directory (mode {mode:03o}): chmod 700")
     if left := leftovers(directory, LEFT):
         raise LetheError(
-            f"{left[0]} was left by a command that was killed, and has copies of rows or keys "
-            "that may be destroyed since: remove it"
+            f"{left[0]} was left by a command that was killed, and holds copies of rows or "
+            "keys that may have been destroyed since: remove it"
         )
     begun = time.monotonic()
     with NamedTemporaryFile(dir=directory, prefix=".doctor-") as file:
@@ -154,7 +154,9 @@ def _clock(engine: Engine) -> str:
     with reading(engine).connect() as connection:
         skew = abs(clock(connection) - utcnow())
     if skew > SKEW:
-        raise LetheError(f"this machine and the database differ by {skew}: run NTP on both")
+        raise LetheError(
+            f"the clocks of this machine and the database differ by {skew}: run NTP on both"
+        )
     return f"differs from the database's by {skew / timedelta(milliseconds=1):.0f} ms"
 
 
@@ -216,7 +218,7 @@ def _followers(settings: Settings) -> str:
 
 def _mail(settings: Settings) -> str:
     if not mail.is_configured(settings):
-        raise NotUsedError("LETHE_SMTP_URL is empty: nobody is told anything by mail")
+        raise NotUsedError("LETHE_SMTP_URL is empty: no mail is sent")
     mail.check(settings)
     return "the server took the sign-in"
 

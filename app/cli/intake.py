@@ -7,8 +7,8 @@ from app.intake.fields import kinds_of
 from app.ledger.startup import open_ledger, require_schema
 from app.service.access.keys import authorise
 from app.service.access.roles import DECIDING
-from app.service.intake.asked import EMAIL
 from app.service.intake.codes import LIFE_DAYS, MAX_CHECKED, issue
+from app.service.intake.request import EMAIL
 from app.settings import Settings
 from app.vault.master import RootSecret
 from lethe.cli import saved

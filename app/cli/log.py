@@ -40,9 +40,11 @@ from models.database.types import utcnow
 @click.option(
     "--log-key",
     metavar="PLACE",
-    help="Where the log's key is: file, a PKCS#11 URI, or env:VARIABLE. Default: file.",
+    help="Location of the log's key: file, a PKCS#11 URI, or env:VARIABLE. Default: file.",
 )
-@click.option("--issuer-key", metavar="PLACE", help="Where the issuer's key is, likewise.")
+@click.option(
+    "--issuer-key", metavar="PLACE", help="Location of the issuer's key, in the same form."
+)
 def init(
     origin: str | None, succeeds: Path | None, log_key: str | None, issuer_key: str | None
 ) -> None:
@@ -118,9 +120,9 @@ def recover(
     "--state",
     type=OUT_FILE,
     metavar="FILE",
-    help="Keeps what was verified: the next call reads what came since.",
+    help="Stores what was verified: the next call reads only newer entries.",
 )
-@click.option("--full", is_flag=True, help="Read everything, whatever FILE says.")
+@click.option("--full", is_flag=True, help="Read everything, regardless of FILE.")
 def fsck(as_json: bool, state: Path | None, full: bool) -> None:
     """Check this installation's log.
 

@@ -58,7 +58,8 @@ def migrate(role: str | None) -> None:
                 grant(engine, role)
     except OperationalError:  # not chained: its text may repeat the URL's user and host
         raise UnreachableDatabaseError(
-            "the database does not answer or refuses: check LETHE_DATABASE_URL and its rights"
+            "the database does not answer or refuses access: check LETHE_DATABASE_URL and the "
+            "role's privileges"
         ) from None
     except GrantError as error:
         raise RoleError(str(error)) from None

@@ -36,7 +36,8 @@ _superseded = click.option(
 _to = click.option(
     "--to",
     metavar="PLACE",
-    help="Where the new key is: file, a PKCS#11 URI, or env:VARIABLE. Default: as the old one.",
+    help="Location of the new key: file, a PKCS#11 URI, or env:VARIABLE. Default: that of the "
+    "old key.",
 )
 
 
@@ -127,7 +128,7 @@ def rotate_silo_key(silo: int) -> None:
 
 @service_key.group()
 def revoke() -> None:
-    """Have what a key signs from now on be refused."""
+    """Revoke a key: verifiers refuse what it signs from now on."""
 
 
 @revoke.command("issuer")

@@ -19,7 +19,7 @@ from models.database.session import opened_engine, reading
 
 @click.command()
 @click.option(
-    "--end", is_flag=True, help="Wait for them no longer; certificates that wait are issued."
+    "--end", is_flag=True, help="Stop waiting for witnesses; certificates that wait are issued."
 )
 @as_json
 def witnesses(end: bool, as_json: bool) -> None:
@@ -34,7 +34,8 @@ def witnesses(end: bool, as_json: bool) -> None:
         if end:
             if load_policy(settings, ledger.keys) is not None:
                 raise click.UsageError(
-                    "unset LETHE_WITNESS_POLICY for all processes first, or they begin again"
+                    "unset LETHE_WITNESS_POLICY for all processes first, or they start "
+                    "waiting again"
                 )
             ended = end_witnessing(ledger)
             if as_json:

@@ -4,7 +4,7 @@ from fastapi import Request, Response
 
 from app.api.http.attempts import HOUR, Bound, Limits, client_of, of_client
 from app.api.http.deps import ServicesDep
-from app.intake.fields import asked_in, kinds_of, signature_in
+from app.intake.fields import kinds_of, request_in, signature_in
 from app.intake.following import case_page
 from app.intake.forms import IntakeForm, Posted, address_of
 from app.intake.render import chosen, language_of, render, words
@@ -12,9 +12,9 @@ from app.intake.route import BY_CLIENT, BY_IDENTITY, CODES, TRIES, router
 from app.notices.mail import MailError, Message, is_configured, send
 from app.service.context import Services
 from app.service.intake import challenge
-from app.service.intake.asked import BY_MAIL, Asked, statement_of
 from app.service.intake.errors import IntakeCodeError, IntakeExpiredError, IntakeIdentityError
 from app.service.intake.opening import confirm as open_confirmed
+from app.service.intake.request import BY_MAIL, IntakeRequest, statement_of
 from lethe.certificates.intake_receipt import statement_bytes
 from lethe.identity import normalise
 
@@ -39,7 +39,7 @@ def page(request: Request, services: ServicesDep) -> Response:
 def ask(request: Request, services: ServicesDep, form: Posted) -> Response:
     """Send a code to the address; the answer is the same for every address."""
     request.state.language = chosen(form.of("language"))
-    asked = asked_in(form, services.settings)
+    asked = request_in(form, services.settings)
     person = f"{asked.kind}={normalise(asked.kind, asked.value)}"
     if not challenge.is_known(services, form.nonce):
         limits_of(request).take(
@@ -53,7 +53,9 @@ def ask(request: Request, services: ServicesDep, form: Posted) -> Response:
     return _code_page(request, services, form.nonce)
 
 
-def _mail(request: Request, services: Services, ref: str, asked: Asked, code: str) -> None:
+def _mail(
+    request: Request, services: Services, ref: str, asked: IntakeRequest, code: str
+) -> None:
     # The code proves control of this address, but the case is for the normalised one.
     if asked.value != normalise(asked.kind, asked.value) or not asked.value.isascii():
         raise IntakeIdentityError("the address that is mailed is not the one that is erased")

@@ -5,8 +5,8 @@ import binascii
 
 from app.intake.forms import IntakeForm
 from app.notices.mail import is_address
-from app.service.intake.asked import BY_MAIL, BY_OPERATOR, EMAIL, Asked
 from app.service.intake.errors import IntakeIdentityError, IntakeSignatureError
+from app.service.intake.request import BY_MAIL, BY_OPERATOR, EMAIL, IntakeRequest
 from app.settings import Settings
 from lethe.certificates.intake_receipt import BrowserSignature
 from lethe.identity import IdentityError, normalise
@@ -22,7 +22,7 @@ def kinds_of(settings: Settings) -> tuple[str, ...]:
     return tuple(dict.fromkeys(one for one in settings.intake_kinds.split(",") if one != ""))
 
 
-def asked_in(form: IntakeForm, settings: Settings) -> Asked:
+def request_in(form: IntakeForm, settings: Settings) -> IntakeRequest:
     """Return the request in a form.
 
     Raises IntakeIdentityError if the identity or regulation is missing, invalid or not offered.
@@ -47,7 +47,7 @@ def asked_in(form: IntakeForm, settings: Settings) -> Asked:
             raise refused
         value = normal
     by_operator = kind != EMAIL or form.of("proof") == "operator"
-    return Asked(
+    return IntakeRequest(
         kind,
         value,
         "ccpa" if regulation == "ccpa" else "gdpr",

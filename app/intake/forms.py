@@ -118,11 +118,13 @@ async def posted(request: Request, services: ServicesDep) -> IntakeForm:
     nonce, _, mac = rest.partition(".")
     is_number = expires.isascii() and expires.isdigit() and len(expires) < 12
     if session is None or not is_number:
-        raise IntakeFormError("the form is not of this browser: load the page again")
+        raise IntakeFormError("the form was not loaded by this browser: load the page again")
     expected = _mac(services, session, nonce, int(expires))
     late = int(expires) < datetime.now(UTC).timestamp()
     if not compare_digest(mac.encode(), expected.encode()) or late:
-        raise IntakeFormError("the form is not of this browser, or too old: load it again")
+        raise IntakeFormError(
+            "the form was not loaded by this browser, or is too old: load it again"
+        )
     return IntakeForm(fields, session, nonce)
 
 

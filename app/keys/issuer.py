@@ -100,8 +100,8 @@ def signing_issuer(settings: Settings, ledger: Ledger) -> tuple[P256Key, str, Is
     current = keys.current
     if current is None:
         raise IssuerRevokedError(
-            "the issuer's key was revoked: run `lethe service-key rotate issuer`; what waits "
-            "for a signature goes on then"
+            "the issuer's key was revoked: run `lethe service-key rotate issuer`; jobs that "
+            "wait for a signature then resume"
         )
     away: KeyAwayError | None = None
     for name in (ISSUER_KEY, NEXT_KEY):

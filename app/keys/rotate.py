@@ -84,7 +84,7 @@ def _rotate(
     ledger.transact(effect)
     now = issuer_keys(settings, ledger)
     if not _put_in_place(settings, now):
-        raise KeysChangedError("another rotation was faster: see `lethe service-key list`")
+        raise KeysChangedError("another rotation finished first: see `lethe service-key list`")
     return Rotated(now.keys[-1], False)
 
 
@@ -102,7 +102,7 @@ def revoke_issuer(settings: Settings, ledger: Ledger, keyid: str, reason: str) -
     if found is None:
         raise NotFoundError("the issuer has no key of this name: see `lethe service-key list`")
     if found.revoked is not None:
-        raise ConflictError(f"this key was revoked before, at entry {found.revoked}")
+        raise ConflictError(f"this key was already revoked, at entry {found.revoked}")
     announced = is_announced(ledger, ISSUER)
 
     def effect(tx: Transaction) -> int:

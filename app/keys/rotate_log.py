@@ -72,8 +72,8 @@ def _rotate(settings: Settings, ledger: Ledger, to: str | None, role: str) -> Ro
             _publish_next(settings, ledger, chain, files)
             return Rotated(in_use[-1], True)
         raise ConflictError(
-            f"two keys of the log sign already: first `lethe service-key revoke {role}`, then "
-            "rotate"
+            f"two keys of the log sign already: run `lethe service-key revoke {role}` first, "
+            "then rotate"
         )
     old = known[-1].verifier
     _require_signing(ledger, known[-1], chain, role)
@@ -92,7 +92,7 @@ def _rotate(settings: Settings, ledger: Ledger, to: str | None, role: str) -> Ro
     new = ledger.transact(effect)
     chain = logged_keys(ledger, role=role)
     if chain.keys[-1].verifier != new:
-        raise KeysChangedError("another rotation was faster: see `lethe service-key list`")
+        raise KeysChangedError("another rotation finished first: see `lethe service-key list`")
     _publish_next(settings, ledger, chain, files)
     return Rotated(chain.keys[-1], False)
 
@@ -124,7 +124,7 @@ def _revoke(settings: Settings, ledger: Ledger, reason: str, role: str) -> Rotat
             and not (settings.keys_dir / files.next_vkey).exists()
         ):
             raise ConflictError(
-                f"one key of the log signs alone: first `lethe service-key rotate {role}`"
+                f"only one key of the log signs: run `lethe service-key rotate {role}` first"
             )
         _take_over(settings, files, known[-2].verifier, known[-1].verifier)
         return Rotated(known[-2], True)

@@ -54,7 +54,7 @@ def _rotate(settings: Settings, ledger: Ledger) -> MasterSpan:
     used = known.of(roots)
     if len(used) > 1 and used[-2].revoked is None:
         raise ConflictError(
-            "two master keys are in use already: first `lethe service-key revoke master`"
+            "two master keys are in use already: run `lethe service-key revoke master` first"
         )
     kept = sealed_for(roots, used[-1].keyid)
     opened = open_root(given(settings), roots)
@@ -99,7 +99,9 @@ def _revoke(
     roots = read_roots(folder)
     used = known.of(roots)
     if len(used) < 2 or (used[-2].revoked is not None and roots[0].keyid == used[-1].keyid):
-        raise ConflictError("one master key is in use: first `lethe service-key rotate master`")
+        raise ConflictError(
+            "only one master key is in use: run `lethe service-key rotate master` first"
+        )
     old, new = used[-2], sealed_for(roots, used[-1].keyid)
     _require_in_use(settings, new)
     if old.revoked is not None:

@@ -41,7 +41,14 @@ def new_rows(
     name = callback_id(key, kind, owner, request, url)
     fixed = {"kind": kind, "owner": owner, "request": request, "url": url}
     return [
-        {"id": name, "ref": ref, **fixed, "created_at": now, "told": None, "ended": False}
+        {
+            "id": name,
+            "ref": ref,
+            **fixed,
+            "created_at": now,
+            "delivered_state": None,
+            "ended": False,
+        }
         for ref in dict.fromkeys(refs or [""])
     ]
 

@@ -147,7 +147,7 @@ def record_end(
 
 
 def nudge(services: Services, audit_id: str, times: int) -> None:
-    """Have so many workers take a pair each."""
+    """Nudge workers to run up to `times` pairs."""
     for _ in range(times):
         services.dispatcher.nudge(audit_id, TASK)
 

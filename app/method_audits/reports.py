@@ -14,7 +14,7 @@ from lethe.certificates.errors import CertificateError
 from models import Artifact
 
 MOST = 8  # artifacts of one digest that are tried
-OF_ANOTHER = "the report that the log has of this audit is of another audit or form"
+OF_ANOTHER = "the report logged for this audit is invalid, or belongs to another audit"
 _ODD = (CertificateError, canonical.NotCanonicalError, LookupError, TypeError, ValueError)
 
 

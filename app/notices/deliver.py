@@ -47,7 +47,7 @@ class Outcome:
     state: str | None
     wait: int = 0
     reached: bool = True  # the receiver answered: the next notice for it can be tried now
-    told: str | None = None  # of a callback: the state in the message
+    reported: str | None = None  # of a callback: the state in the message
     final: bool = False  # of a callback: no other state follows
 
 
@@ -179,10 +179,10 @@ def _record(session: Session, taken: Delivery, outcome: Outcome) -> None:
     if not outcome.reached:
         _postpone(session, taken.receiver, again)
     if _is_callback(taken):
-        told = outcome.told if state == events.DELIVERED else None
+        delivered = outcome.reported if state == events.DELIVERED else None
         # A message that could never be built is given up, and its address must not stay.
-        over = outcome.final or (state == events.FAILED and outcome.told is None)
-        callbacks.note(session, taken.receiver, told, ended=over and state is not None)
+        over = outcome.final or (state == events.FAILED and outcome.reported is None)
+        callbacks.note(session, taken.receiver, delivered, ended=over and state is not None)
 
 
 def _postpone(session: Session, receiver: str, until: datetime) -> None:
@@ -273,8 +273,8 @@ def _call_back(services: Services, taken: Delivery, forms: Mapping[str, Form]) -
             raise NoNoticeError("overtaken")
         now = clock(session)
     message = forms[callback.kind](services, callback, taken, now)
-    if message.told == callback.told:
-        return Outcome("told before", events.DROPPED, final=message.final)
+    if message.state == callback.delivered_state:
+        return Outcome("already delivered", events.DROPPED, final=message.final)
     try:
         sent = _answered(_post_to(services, callback, message))
     except TargetError:
@@ -283,7 +283,7 @@ def _call_back(services: Services, taken: Delivery, forms: Mapping[str, Form]) -
         sent = Outcome(str(error), None, reached=False)
     # 410: the receiver wants no more, and the address is deleted.
     final = message.final or sent.answer == "410"
-    return replace(sent, told=message.told, final=final)
+    return replace(sent, reported=message.state, final=final)
 
 
 def _post_to(services: Services, callback: Callback, message: CallbackMessage) -> post.Answer:

@@ -40,16 +40,16 @@ def of_opendsr(
     if (processor := load_processor(services.settings)) is None:
         raise SettingsError("LETHE_OPENDSR_DOMAIN is not set where callbacks are sent")
     views = _views(services, callback)
-    told = wire.status_of(views)
+    state = wire.status_of(views)
     said = {
         "controller_id": callback.owner,
         "expected_completion_time": format_time(wire.due_of(views)),
         "status_callback_url": callback.url,
         "subject_request_id": callback.request,
-        "request_status": told,
+        "request_status": state,
     }
     body = json.dumps(said).encode()
-    return CallbackMessage(processor.headers(body), body, told, told in wire.FINAL)
+    return CallbackMessage(processor.headers(body), body, state, state in wire.FINAL)
 
 
 def of_drp(
@@ -63,9 +63,9 @@ def of_drp(
     """
     views = _views(services, callback)
     document = drp.status_of(callback.request, views, ticket_of_all(services, _asked(callback)))
-    body, told = json.dumps(document).encode(), document["status"]
+    body, state = json.dumps(document).encode(), document["status"]
     headers = headers_of(entry_key(services), delivery.id, now, body)
-    return CallbackMessage(headers, body, told, told in drp.FINAL)
+    return CallbackMessage(headers, body, state, state in drp.FINAL)
 
 
 def _asked(callback: Callback) -> AgentRequest:

@@ -135,7 +135,7 @@ def contradiction(events: Sequence[Event], evidence: str, claim: str) -> str | N
     if judged.get("evidence") != evidence:
         return "the evidence is not that of the request's last judgement in the log"
     if judged.get("class") != claim:
-        return "the last judgement in the log is of another class"
+        return "the last judgement in the log has another guarantee class"
     if any(event.event not in WAITS for event in events[places[-1] + 1 :]):
         return "the log has more of this request after its last judgement"
     if _judged_twice(events):

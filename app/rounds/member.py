@@ -179,7 +179,9 @@ def send(
         job = advance_round(services, tx, row)
         rows = members(tx.session, row.id)
         if row.state != step or member not in expected(rows, step):
-            raise RoundStepError("the round is at another step, or goes on without this member")
+            raise RoundStepError(
+                "the round is at another step, or continues without this member"
+            )
         _check(services, tx.session, row, rows, member, message)
         stored = services.artifacts.put(tx.session, "round-message", message.data)
         setattr(member, f"{step}_id", stored.id)
@@ -275,7 +277,8 @@ def _check_records(
     subjects = {item.subject for item in body.adds}
     if any(_erases_owner(session, request_id, member, subjects) for request_id in row.requests):
         raise RoundReleaseError(
-            "this round erases all of an owner whose records are added: add them in a later one"
+            "this round erases all records of an owner for whom it also adds records: add "
+            "those in a later round"
         )
     model = session.get_one(Model, row.model_id)
     tombstone_key = open_tombstone_key(services.root_secret, model)

@@ -145,14 +145,16 @@ def client_keys(session: Session, keyids: list[str]) -> dict[str, str]:
     for keyid in keyids:
         key = believed(session, RequesterKey, keyid)
         if key is None or key.revoked_at is not None or key.role != "client":
-            raise RoundMemberError("a member is no registered key of role client")
+            raise RoundMemberError("a member is not a registered key of role client")
         if key.client is None or key.subject is not None:
             raise RoundMemberError(
                 "a member's key must be bound to a client, and to no subject"
             )
         clients[keyid] = key.client
     if len(clients) != len(keyids) or len(set(clients.values())) != len(keyids):
-        raise RoundMemberError("each member has one key, and no two keys are of one client")
+        raise RoundMemberError(
+            "each member has one key, and each key belongs to another client"
+        )
     return clients
 
 

@@ -92,8 +92,8 @@ class CallbackView(Wire):
     """A callback whose address is stored.
 
     owner: the keyid or agent that requested it. request: the reference of its request, or the
-    id that the agent gave it. told: the state that was delivered last. ended: the request has
-    ended, so the address is destroyed once nothing waits to be delivered.
+    id that the agent gave it. delivered_state: the state that was delivered last. ended: the
+    request has ended, so the address is destroyed once nothing waits to be delivered.
     """
 
     id: str
@@ -101,5 +101,5 @@ class CallbackView(Wire):
     owner: str
     request: str
     created_at: Time
-    told: str | None
+    delivered_state: str | None
     ended: bool

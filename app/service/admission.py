@@ -56,7 +56,7 @@ from models.database import bulk
 from models.database.types import SealedName, SealedText
 
 RECEIVED = "request.received"
-MISMATCH = "this Idempotency-Key came with another body before: use a new key"
+MISMATCH = "this Idempotency-Key was already used with another body: use a new key"
 FEW = 50  # records; a scope that names more is claimed by statements of its own
 
 

@@ -37,7 +37,7 @@ def decide(services: Services, request_id: str, wanted: Decision, operator: str)
         request = find(session, request_id)
         job = session.exec(select(Job).where(Job.request_id == request.id)).one()
         if request.state != AWAITING or job.done_at is not None:
-            raise ConflictError("this request waits for no decision: look at its state")
+            raise ConflictError("this request is not waiting for a decision: see its state")
         require_own_ref(services, request)
         decision = {"decision": wanted.decision, "by": operator, "why": wanted.why}
         record_request_event(tx, request, "request.decided", decision)

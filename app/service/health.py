@@ -158,7 +158,9 @@ def _keys(services: Services) -> None:
     settings = services.settings
     stored = open_ledger(settings, services.engine)
     if not stored.has_keys_of(services.ledger):
-        raise KeyMissingError("a key of the log is another than at the start: restore it")
+        raise KeyMissingError(
+            "a key of the log differs from the one loaded at the start: restore it"
+        )
     try:
         services.ledger.require_named()
         require_logged(services.ledger)
@@ -167,7 +169,7 @@ def _keys(services: Services) -> None:
         issuer = load_issuer(settings)[0]
     if (settings.keys_dir / ISSUER_PEM).read_text() != public_pem(issuer.public_key()):
         raise KeyMissingError(
-            "the issuer's key is not that of issuer.pem: restore it, or run `lethe "
+            "the issuer's key does not match issuer.pem: restore it, or run `lethe "
             "service-key rotate issuer` again where that was interrupted"
         )
     with services.reading() as session:

@@ -97,7 +97,7 @@ def release(services: Services, hold_id: str, by: str) -> HoldView:
         if hold is None:
             raise NotFoundError(UNKNOWN)
         if hold.released_at is not None:
-            raise ConflictError("this hold was released before")
+            raise ConflictError("this hold was already released")
         logged = hold_events(services.ledger).get(hold_id, [])
         if not logged or compare({hold_id: hold}, {hold_id: logged})[1]:
             raise HoldsChangedError(UNSIGNED)

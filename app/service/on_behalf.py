@@ -89,7 +89,9 @@ def submit(
     session.add(request)
     session.flush()
     if claim(session, model.id, _Anybody(), named, request.id) != len(records):
-        raise ScopeChangedError("a record of the person was claimed just now: try again")
+        raise ScopeChangedError(
+            "a record of the person was just claimed by another request: try again"
+        )
     received = {
         "model": model.ref,
         "method": method,

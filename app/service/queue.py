@@ -25,7 +25,7 @@ PARKED = "awaiting"
 MEND = "mend"
 
 # Appended to the last error of a job that is retried without limit.
-GOES_ON = "it goes on once that is mended"
+UNTIL_FIXED = "the job is retried until this is fixed"
 
 # No request is held back in the last days before its deadline: they are the safety margin.
 DEADLINE_MARGIN = timedelta(days=7)
@@ -150,7 +150,7 @@ def first_fit_stalls(session: Session, model: Model) -> str | None:
     if model.state != "registered":
         return None
     errors = (job.error for job in _learning(session, model) if job.error is not None)
-    return next((f"{error}; {GOES_ON}" for error in errors), None)
+    return next((f"{error}; {UNTIL_FIXED}" for error in errors), None)
 
 
 def _learning(session: Session, model: Model) -> Sequence[Job]:

@@ -88,7 +88,7 @@ def register(
             for name, value in pinned.items():
                 setattr(model, name, value)
         else:
-            raise ConflictError("a model of this reference exists: choose another")
+            raise ConflictError("a model with this reference exists already: choose another")
         tx.session.add(model)
         tx.session.flush()
         noise = noise_commitment(services.root_secret, model)
@@ -142,7 +142,7 @@ def _check_trainable(services: Services, wanted: Manifest) -> None:
         return
     if wanted.policy.is_trained_for():
         raise NotOverSilosError(
-            "where silos have the rows no judge trains on them: leave lira, rmia, references "
+            "the judge cannot train on rows that stay at silos: leave lira, rmia, references "
             "and distances out of the policy"
         )
 

@@ -98,7 +98,7 @@ def answer(
         if release.state in ("answered", "done") and release.body_digest == digest:
             return _view(session, release, owner), None, False
         if release.state != "open":
-            raise ReleaseClosedError("this release needs no answer any more")
+            raise ReleaseClosedError("this release no longer needs an answer")
         wanted = _records(session, release)
         same_owner = upload.clients[0] == owner.client and upload.subjects[0] == owner.subject
         if not same_owner or sorted(upload.records) != wanted:
@@ -133,7 +133,7 @@ def drop(services: Services, release_id: str, operator: str) -> ReleaseSummary:
         session = tx.session
         release = _find(session, release_id)
         if release.state != "open":
-            raise ReleaseClosedError("this release was answered or decided before")
+            raise ReleaseClosedError("this release was already answered or decided")
         of_block = select(Release).where(
             Release.subject_id == release.subject_id, Release.state == "open"
         )

@@ -88,7 +88,7 @@ def require_own_ref(services: Services, request: ErasureRequest) -> None:
     """
     if request.ref != request_ref(services.root_secret, request.id):
         raise PeopleChangedError(
-            "the database has the request under the reference of another: run `lethe log "
+            "the database stores the request under another request's reference: run `lethe log "
             "fsck`, and restore the table erasure_requests from a backup"
         )
 

@@ -205,7 +205,7 @@ def _members(archive: zipfile.ZipFile) -> dict[str, zipfile.ZipInfo]:
 def _header(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> Header:
     # `zipfile` cannot unpack bzip2 and LZMA in pieces of bounded size.
     if info.compress_type not in METHODS:
-        raise UploadError("the .npz is compressed in a way that numpy does not write")
+        raise UploadError("the .npz uses a compression that numpy does not write")
     with archive.open(info) as member:
         start = member.read(12)
         long = start[6:8] != b"\x01\x00"  # version 1.0 has two bytes for the length

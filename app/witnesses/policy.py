@@ -27,7 +27,9 @@ def load_policy(settings: Settings, log: LogKeys) -> Policy | None:
     except PolicyError as error:
         raise SettingsError(f"LETHE_WITNESS_POLICY: {error.detail}") from None
     if policy.quorum == NONE:
-        raise SettingsError("LETHE_WITNESS_POLICY: its quorum is none: unset it, or name one")
+        raise SettingsError(
+            "LETHE_WITNESS_POLICY: it has no quorum: unset it, or name a quorum"
+        )
     if not any(map(policy.accepts, log.verifiers)):
         raise SettingsError(
             "LETHE_WITNESS_POLICY: it lists other logs than this one, whose key is "
@@ -37,6 +39,6 @@ def load_policy(settings: Settings, log: LogKeys) -> Policy | None:
         parts = urlsplit(witness.url or "")
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise SettingsError(
-                "LETHE_WITNESS_POLICY: each witness needs its http(s) URL, where it is asked"
+                "LETHE_WITNESS_POLICY: each witness needs an http(s) URL to ask it at"
             )
     return policy

@@ -1,8 +1,8 @@
 """Which checkpoint a certificate carries: the first stored here that covers its entry.
 
 Rows are only ever added, in growing order of size, so the answer for an entry never changes.
-A certificate of before witnesses were asked, or after, carries what it always did: the
-smallest published checkpoint. In between it waits for a row: one with a quorum or, where the
+While no witnesses are configured, a certificate carries the smallest published checkpoint that
+covers its entry. While they are, it waits for a row: one with a quorum or, where the
 installation fails open, one without after some time.
 
 Each row has a MAC under a key derived from `entries.key`: who writes the database can add none.

@@ -144,7 +144,7 @@ def _client(
 
 
 def _equation(case: UnlearningCase) -> tuple[Product, torch.Tensor]:
-    """Return v ↦ A v of those who stay, and b, the mean gradient of the rows that go."""
+    """Return v ↦ A v of those who stay, and b, the mean gradient of the rows to forget."""
     asking = Asking(case.network, case.weights, case.config.local, case.config.seed)
     penalty = penalty_of(case)
     stay = sorted(case.retained.rows)

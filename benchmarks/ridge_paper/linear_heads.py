@@ -245,11 +245,11 @@ class FederatedHeads:
         """Return the clients that have rows left; those that lose none are not copied."""
         left = dict(self._clients)
         for owner, name in zip(np.unique(self._owners).tolist(), self._sizes, strict=True):
-            stays = keep[self._owners == owner]
-            if not stays.any():
+            kept = keep[self._owners == owner]
+            if not kept.any():
                 del left[name]
-            elif not stays.all():
-                left[name] = left[name].only(torch.from_numpy(stays))
+            elif not kept.all():
+                left[name] = left[name].only(torch.from_numpy(kept))
         return self._side(left)
 
     @staticmethod

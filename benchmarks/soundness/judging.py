@@ -89,18 +89,18 @@ def rows_claims(
     whole = row_digests(RowBlock(names, rows, salts, id_salts, learned), OWNER)
     leaves = [(commitment(row), digest) for row, digest in enumerate(whole)]
     gone = {*erased, *missing}
-    stays = [row for row in range(len(rows)) if row not in gone]
-    before, after = retained_root(leaves), retained_root(leaves[row] for row in stays)
-    ends = before, len(rows), after, len(stays)
+    kept = [row for row in range(len(rows)) if row not in gone]
+    before, after = retained_root(leaves), retained_root(leaves[row] for row in kept)
+    ends = before, len(rows), after, len(kept)
     return RowsClaims(
         [
             BlockClaim(
                 *OWNER,
-                [names[row] for row in stays],
+                [names[row] for row in kept],
                 stored,
-                salts[stays],
-                id_salts[stays],
-                learned[stays],
+                salts[kept],
+                id_salts[kept],
+                learned[kept],
             )
         ],
         ChainClaim(*ends, [RemovedLeaf(*leaves[row], 1) for row in sorted(gone)]),

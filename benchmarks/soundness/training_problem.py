@@ -51,9 +51,9 @@ def make_problem(seed: int) -> Problem:
     erased = tuple(rng.choice(own, int(rng.integers(1, 5)), replace=False).tolist())
     config = TrainingConfig(rounds=3, seed=seed, local=LOCAL)
     everyone = list(range(ROWS))
-    stays = [row for row in everyone if row not in erased]
+    kept = [row for row in everyone if row not in erased]
     before = trained(clients(inputs, labels, everyone), config)
-    retained = clients(inputs, labels, stays)
+    retained = clients(inputs, labels, kept)
     after = trained(retained, config)
     again = reexecute(NETWORK, retained, config, ())
     return Problem(inputs, labels, erased, config, before, after, again, rng)

@@ -91,7 +91,7 @@ def make_task(setting: Setting, images: LabelledImages, seed: int, device: str =
         triggered = with_trigger(test.only(test.targets != POISON).inputs)
     else:
         request = make_request(setting, clients, seed)
-    stays, goes = divide(clients, request)
+    kept, erased = divide(clients, request)
     return Task(
         setting=setting,
         seed=seed,
@@ -101,8 +101,8 @@ def make_task(setting: Setting, images: LabelledImages, seed: int, device: str =
         validation=data.only(torch.from_numpy(held[guards][:GUARDING])),
         config=_config(setting, seed),
         request=request,
-        forget=joined([goes[name] for name in sorted(goes)]),
-        retained=joined([stays[name] for name in sorted(stays)]),
+        forget=joined([erased[name] for name in sorted(erased)]),
+        retained=joined([kept[name] for name in sorted(kept)]),
         pool=data.only(torch.from_numpy(pool)) if len(pool) else None,
         outside=outside,
         triggered=triggered,

@@ -161,21 +161,21 @@ def _case(
     job: Job, asked: Unlearning, members: Members, engine: FlowerEngine
 ) -> UnlearningCase:
     forget = asked.forget
-    stays = members.rows(without=forget)
-    goes = {name: rows for name, rows in members.rows().items() if name in forget}
+    retained = members.rows(without=forget)
+    targets = {name: rows for name, rows in members.rows().items() if name in forget}
     local, timeout = job.training.local, job.training.timeout
     return UnlearningCase(
         network=job.network,
         weights=_weights("model", asked.model, job.network),
         request=UnlearningRequest(clients=forget),
         config=job.training,
-        retained=Side(engine, stays),
+        retained=Side(engine, retained),
         # A method that needs the targets refuses without them; the others work without
         # offline ones.
-        targets=Side(engine, goes) if goes.keys() == forget else None,
+        targets=Side(engine, targets) if targets.keys() == forget else None,
         start=None if asked.start is None else _weights("start", asked.start, job.network),
         data=members.digest(without=forget),
-        validation=by_clients(job.network, engine, stays, local, timeout=timeout),
+        validation=by_clients(job.network, engine, retained, local, timeout=timeout),
     )
 
 

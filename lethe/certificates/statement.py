@@ -268,9 +268,9 @@ def write_escalation(attempts: Iterable[AttemptPart]) -> dict[str, str]:
 
     Raises ShapeError for an attempt that `read_escalation` would refuse.
     """
-    told = {ATTEMPTS: shape.encode(_Escalation(tuple(attempts))).decode()}
-    read_escalation(told)
-    return told
+    written = {ATTEMPTS: shape.encode(_Escalation(tuple(attempts))).decode()}
+    read_escalation(written)
+    return written
 
 
 def read_escalation(parameters: Mapping[str, str]) -> tuple[AttemptPart, ...]:
@@ -280,10 +280,10 @@ def read_escalation(parameters: Mapping[str, str]) -> tuple[AttemptPart, ...]:
     the form is wrong, an attempt has a verdict but no failed check, or it has both reason and
     checks.
     """
-    told = parameters.get(ATTEMPTS)
-    if told is None:
+    encoded = parameters.get(ATTEMPTS)
+    if encoded is None:
         return ()
-    attempts = shape.decode(_Escalation, told.encode()).attempts
+    attempts = shape.decode(_Escalation, encoded.encode()).attempts
     for number, attempt in enumerate(attempts):
         if (problem := _problem(attempt)) is not None:
             raise ShapeError(problem, f"parameters.{ATTEMPTS}.attempts[{number}]")

@@ -191,7 +191,7 @@ def _parse(
     log = _chain(file, changes, LOG)
     ml_dsa = _chain(file, changes, ML_DSA) if file.ml_dsa_keys else None
     if ml_dsa is not None and ml_dsa.name != log.name:
-        raise TrustRootError("its ML-DSA-44 keys are of another log than its log keys")
+        raise TrustRootError("its ML-DSA-44 keys belong to another log than its log keys")
     if ml_dsa is None and any(change.role == ML_DSA for _, change in changes):
         raise TrustRootError("the trust root leaves out the ML-DSA-44 keys of its log entries")
     trusted = _from(log, known)
@@ -224,7 +224,7 @@ def _from(chain: LogKeys, known: NoteVerifier | None) -> LogKeys:
     vkeys = [one.verifier.vkey for one in chain.keys]
     if known.vkey not in vkeys:
         what = "ML-DSA-44 key" if chain.kind == ML_DSA_44 else "log key"
-        raise TrustRootError(f"the trust root is of another log than the given {what}")
+        raise TrustRootError(f"the trust root belongs to another log than the given {what}")
     return LogKeys(chain.keys[vkeys.index(known.vkey) :], chain.kind)
 
 

@@ -302,7 +302,7 @@ class _Run:
         proof = entry.inclusion_proof
         signed, _ = LogKeys(tuple(named)).open(proof.checkpoint.envelope)
         if (signed.size, signed.root) != (proof.tree_size, proof.root_hash):
-            raise StepError("the checkpoint is of another tree than the inclusion proof")
+            raise StepError("the checkpoint and the inclusion proof belong to different trees")
         found = ""
         if isinstance(self.issuer, IssuerKeys):
             root = self.issuer.root

@@ -69,7 +69,7 @@ def audit() -> None:
     type=click.IntRange(1, 64),
     default=2,
     show_default=True,
-    help="Number of pairs to compute at once.",
+    help="Number of pairs to compute in parallel.",
 )
 @click.option(
     "--every-days",

@@ -47,13 +47,13 @@ def list_(url: str, ref: str | None, as_json: bool) -> None:
         print_list(
             operator.callbacks(ref),
             as_json,
-            ("id", "kind", "asked by", "request", "told"),
+            ("id", "kind", "asked by", "request", "delivered state"),
             lambda one: (
                 one["id"],
                 one["kind"],
                 one["owner"],
                 one["request"],
-                one["told"] or "-",
+                one["delivered_state"] or "-",
             ),
         )
 

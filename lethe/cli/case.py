@@ -77,22 +77,37 @@ def _on_ref(function: Callable[..., None]) -> click.Command:
 
 @case.command("list")
 @service_url
-@click.option("--due-within", type=click.IntRange(0, 3650), metavar="DAYS", help="Soon due.")
-@click.option("--overdue/--not-overdue", default=None, help="Past their deadline, or not.")
+@click.option(
+    "--due-within",
+    type=click.IntRange(0, 3650),
+    metavar="DAYS",
+    help="Cases due within DAYS days.",
+)
+@click.option(
+    "--overdue/--not-overdue",
+    default=None,
+    help="Only cases past their deadline, or only the others.",
+)
 @click.option(
     "--state",
     type=click.Choice((*STATES, "answered")),
     metavar="STATE",
     help="A request's state, or answered: cases to be closed.",
 )
-@click.option("--held/--not-held", default=None, help="Kept by a legal hold, or not.")
+@click.option(
+    "--held/--not-held", default=None, help="Only cases under a legal hold, or only the others."
+)
 @click.option("--model", help="Reference of the model.")
-@click.option("--person", metavar="KIND=VALUE", help="Of this person; hashed here. Lists all.")
+@click.option(
+    "--person",
+    metavar="KIND=VALUE",
+    help="All cases of this person; the value is hashed locally.",
+)
 @click.option("--requester", help="A keyid, or the name of an operator's token.")
 @click.option(
     "--limit",
     type=click.IntRange(min=1),
-    help="Most lines. Default: 50, and with --json or --csv no limit.",
+    help="Maximum number of lines. Default: 50; no limit with --json or --csv.",
 )
 @click.option("--csv", "as_csv", is_flag=True, help="Print CSV with a header.")
 @as_json
@@ -207,7 +222,7 @@ def approve(url: str, ref: str, as_json: bool) -> None:
 @_on_ref
 @_reason(REFUSALS)
 def refuse(url: str, ref: str, reason: str, as_json: bool) -> None:
-    """Refuse REF, a case or a request, as far as no worker has begun on it.
+    """Refuse the requests of REF, a case or a request, that no worker has started.
 
     The person reads the reason and where to complain.
     """
@@ -297,7 +312,7 @@ def _certificate_name(model: object) -> str:
 
     # The service must not choose a directory.
     if not isinstance(model, str) or not _MODEL.fullmatch(model):
-        raise AnswerError("the service's answer names a model otherwise than models are named")
+        raise AnswerError("the service's answer has an invalid model reference")
     return f"{model}.sigstore.json"
 
 

@@ -13,7 +13,9 @@ MAX_RECEIPT = 1 << 20  # bytes
 @click.command("verify-receipt")
 @click.argument("file", type=FILE)
 @click.option("--log-key", type=FILE, required=True, help="The log's verifier key (vkey).")
-@click.option("--identity", metavar="KIND=VALUE", help="Check that it is about this person.")
+@click.option(
+    "--identity", metavar="KIND=VALUE", help="Check that the receipt is about this person."
+)
 @as_json
 def verify_receipt(file: Path, log_key: Path, identity: str | None, as_json: bool) -> None:
     """Verify the receipt that a person saved on the intake page, offline.

@@ -58,9 +58,11 @@ def certificate() -> None:
 @click.option(
     "--threshold",
     type=click.IntRange(min=0),
-    help="Minimum number of witnesses, by their names, that signed. Default: all.",
+    help="Minimum number of differently named witnesses that signed. Default: all.",
 )
-@click.option("--log-mldsa-key", type=FILE, help="The log's ML-DSA-44 key, required too.")
+@click.option(
+    "--log-mldsa-key", type=FILE, help="The log's ML-DSA-44 key; its signature is required too."
+)
 @click.option("--policy", type=FILE, help="A witness policy: its quorum must have signed.")
 @click.option("--json", "as_json", is_flag=True, help="Print the verdict as JSON.")
 def verify(
@@ -153,7 +155,7 @@ def show(file: Path, as_json: bool) -> None:
 
 
 @certificate.command()
-@click.option("--trust-root", is_flag=True, help="That of trust roots in its place.")
+@click.option("--trust-root", is_flag=True, help="Print the schema of trust roots instead.")
 def schema(trust_root: bool) -> None:
     """Print the JSON schema of the statement."""
     from lethe.certificates.statement import statement_schema

@@ -17,7 +17,9 @@ def hold() -> None:
 @hold.command()
 @service_url
 @click.argument("ref")
-@click.option("--reason", required=True, help="Why; stored sealed, and read by officers.")
+@click.option(
+    "--reason", required=True, help="Reason for the hold; stored sealed, readable by officers."
+)
 @as_json
 def place(url: str, ref: str, reason: str, as_json: bool) -> None:
     """Place a hold on the case, request or model REF."""
@@ -29,7 +31,7 @@ def place(url: str, ref: str, reason: str, as_json: bool) -> None:
 
 @hold.command("list")
 @service_url
-@click.option("--released", is_flag=True, help="Also those that were released.")
+@click.option("--released", is_flag=True, help="Include released holds.")
 @as_json
 def list_(url: str, released: bool, as_json: bool) -> None:
     """List active holds."""

@@ -70,8 +70,8 @@ def key() -> None:
     "--out",
     default=".",
     metavar="DIR_OR_PREFIX",
-    help="A directory for KEYID.pem and KEYID.pub.pem, made if it ends in /, or the path "
-    "before .pem and .pub.pem.",
+    help="A directory for KEYID.pem and KEYID.pub.pem, created if it ends in /, or a path to "
+    "which .pem and .pub.pem are appended.",
 )
 @click.option("--keyid", callback=_check_keyid, help="Default: the key's fingerprint.")
 def new(algorithm: Algorithm, out: str, keyid: str | None) -> None:

@@ -134,7 +134,7 @@ def mirror(
     default=86_400,
     show_default=True,
     metavar="SECONDS",
-    help="Between two looks that read everything, also what was verified before.",
+    help="Time between full reads, which include what was verified before.",
 )
 @click.option(
     "--patience",
@@ -142,7 +142,7 @@ def mirror(
     default=3600,
     show_default=True,
     metavar="SECONDS",
-    help="For how long the log may be unreachable.",
+    help="How long the log may be unreachable.",
 )
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
 def watch_log(

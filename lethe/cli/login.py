@@ -17,7 +17,9 @@ _FILE = click.Path(exists=True, dir_okay=False, resolve_path=True, path_type=Pat
 @click.option("--key", type=_FILE, help="The private key (PEM) that signs your requests.")
 @click.option("--keyid", help="Its keyid. Default: the key's fingerprint.")
 @click.option("--log-key", type=_FILE, help="The log's vkey, by which receipts are verified.")
-@click.option("--no-token", is_flag=True, help="Ask for no token: you only sign requests.")
+@click.option(
+    "--no-token", is_flag=True, help="Do not ask for a token: you only sign requests."
+)
 def login(
     url: str, key: Path | None, keyid: str | None, log_key: Path | None, no_token: bool
 ) -> None:

@@ -95,7 +95,9 @@ def print_found(one: Mapping[str, Any]) -> None:
     help="Column of the record ids.",
 )
 @click.option(
-    "--column", metavar="COLUMN", help="Column of the values. Default: that named as the kind."
+    "--column",
+    metavar="COLUMN",
+    help="Column of the values. Default: the column named like the kind.",
 )
 @click.option("--model", required=True, help="Reference of the model.")
 @click.option("--hashed", help="The values are hex digests of this algorithm, such as sha256.")

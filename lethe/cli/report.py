@@ -61,7 +61,7 @@ def period(
     "--log",
     "source",
     metavar="URL|DIRECTORY",
-    help="The log or a mirror: count the figures again from its entries.",
+    help="The log or a mirror: recount the figures from its entries.",
 )
 @as_json
 def verify(

@@ -63,8 +63,8 @@ def request() -> None:
     help="All records of this person, such as email=jane@example.org.",
 )
 @click.option("--on-behalf", is_flag=True, help="Submit as an operator, with LETHE_TOKEN.")
-@click.option("--ticket", help="Reference of the person's message; name nobody.")
-@click.option("--checked", help="How you checked the identity; name nobody.")
+@click.option("--ticket", help="Reference of the person's message; include no names.")
+@click.option("--checked", help="How you checked the identity; include no names.")
 @click.option("--contact", help="Where to send the answer; destroyed when the case is closed.")
 @click.option("--method", help="The unlearning method. Default: the model's own.")
 @click.option(
@@ -78,7 +78,7 @@ def request() -> None:
     "--idempotency-key", help="Unique name of the submission; retry with the same one."
 )
 @click.option(
-    "--callback", metavar="URL", help="An https:// address to tell when its state changes."
+    "--callback", metavar="URL", help="An https:// address to notify when its state changes."
 )
 @click.option("--log-key", type=FILE, help="The log's vkey, to verify the receipt.")
 @click.option(
@@ -340,7 +340,9 @@ def _naming_the_earlier(error: ProblemError) -> ProblemError:
 @click.argument("request_id")
 @service_url
 @operator_token
-@click.option("--why", required=True, help="Reason, for the request's history; name nobody.")
+@click.option(
+    "--why", required=True, help="Reason, for the request's history; include no names."
+)
 @click.argument("decision", type=click.Choice(["retry", "abandon"]))
 @as_json
 def decide(

@@ -74,7 +74,7 @@ def read() -> Login | None:
     if "url" not in found or not all(
         name in known and isinstance(value, str) for name, value in found.items()
     ):
-        raise LoginError(f"{file} is no saved login: run `lethe login` again")
+        raise LoginError(f"{file} is not a saved login: run `lethe login` again")
     return Login(**found)
 
 

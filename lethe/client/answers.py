@@ -207,14 +207,14 @@ def parse_progress(document: Document) -> Progress | None:
 
     Raises AnswerError: a field of it is missing or of another type.
     """
-    told = document.get("progress")
-    if told is None:
+    progress = document.get("progress")
+    if progress is None:
         return None
     return Progress(
-        phase=_printable(_typed(told, "phase", str)),
-        done=_typed(told, "done", int),
-        total=_typed(told, "total", int),
-        unit=_printable(_typed(told, "unit", str)),
+        phase=_printable(_typed(progress, "phase", str)),
+        done=_typed(progress, "done", int),
+        total=_typed(progress, "total", int),
+        unit=_printable(_typed(progress, "unit", str)),
     )
 
 

@@ -149,7 +149,8 @@ class Operations(Core):
                 left = start + timeout - self._monotonic()
                 if left <= 0:
                     raise gone or WaitTimeoutError(
-                        f"after {timeout:g} s the request is still {state}: it goes on"
+                        f"after {timeout:g} s the request is still {state}; the service "
+                        "continues to work on it"
                     )
                 pause = min(pause, left)
             yield Pause(pause)

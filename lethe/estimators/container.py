@@ -40,7 +40,7 @@ def unpack(data: bytes, *kinds: str) -> tuple[dict[str, Any], list[NDArray[Any]]
         return _unpacked(data, kinds)
     except (AttributeError, KeyError, NotCanonicalError, TypeError, ValueError):
         known = " or ".join(kinds)
-        raise EstimatorInputError(f"this is no file of a {known}: read it anew") from None
+        raise EstimatorInputError(f"this is not a {known} file: read it again") from None
 
 
 def _unpacked(data: bytes, kinds: Sequence[str]) -> tuple[dict[str, Any], list[NDArray[Any]]]:

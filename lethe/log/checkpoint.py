@@ -93,5 +93,5 @@ def open_checkpoint(note: str, verifier: NoteVerifier, origin: str | None = None
         raise NoteError("a witness's key does not sign for a log: give the log's own key")
     checkpoint = parse_checkpoint(open_note(note, [verifier]))
     if checkpoint.origin != (verifier.name if origin is None else origin):
-        raise CheckpointError("the checkpoint is of another log: its origin differs")
+        raise CheckpointError("the checkpoint belongs to another log: its origin differs")
     return checkpoint

@@ -78,7 +78,7 @@ class LogKeys:
         opened = read_note(note, self.verifiers)
         checkpoint = parse_checkpoint(opened.text)
         if checkpoint.origin != self.name:
-            raise CheckpointError("the checkpoint is of another log: its origin differs")
+            raise CheckpointError("the checkpoint belongs to another log: its origin differs")
         refused: NoteError | None = None
         for one in self.keys:
             if one.verifier in opened.verified:

@@ -210,9 +210,9 @@ function problemOf({ result, reason, checks }) {
 
 // The attempts before the certified one; throws if they are malformed.
 export function readEscalation(parameters) {
-  const told = parameters.get(ATTEMPTS);
-  if (told === undefined) return [];
-  const { attempts } = escalation(parse(utf8(told)));
+  const encoded = parameters.get(ATTEMPTS);
+  if (encoded === undefined) return [];
+  const { attempts } = escalation(parse(utf8(encoded)));
   attempts.forEach((attempt, at) => {
     const problem = problemOf(attempt);
     if (problem !== null) throw shapeError(problem, `parameters.${ATTEMPTS}.attempts[${at}]`);

@@ -339,7 +339,7 @@ export async function openCheckpoint(note, key) {
   const { body } = await readNote(note, [key]);
   const checkpoint = parseCheckpoint(body);
   if (checkpoint.origin !== key.name) {
-    throw new Refused("the checkpoint is of another log: its origin differs");
+    throw new Refused("the checkpoint belongs to another log: its origin differs");
   }
   return checkpoint;
 }

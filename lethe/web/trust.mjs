@@ -151,7 +151,7 @@ export async function openLogged(note, logs) {
   const { body, verified } = await readNote(note, logs.map((one) => one.key));
   const checkpoint = parseCheckpoint(body);
   if (checkpoint.origin !== logs[0].key.name) {
-    throw new Refused("the checkpoint is of another log: its origin differs");
+    throw new Refused("the checkpoint belongs to another log: its origin differs");
   }
   let why = null;
   for (const one of logs.filter(({ key }) => verified.includes(key))) {
@@ -205,7 +205,7 @@ async function chainOf(parts, role, { entries }, changes) {
 // The known key and the keys that it led to; all if none is known.
 function chainFrom(keys, knownId, what) {
   const from = knownId === null ? 0 : keys.findIndex(({ key }) => equal(key.logId, knownId));
-  if (from < 0) throw new Refused(`the trust root is of another log than the given ${what}`);
+  if (from < 0) throw new Refused(`the trust root belongs to another log than the given ${what}`);
   return keys.slice(from);
 }
 
@@ -231,7 +231,7 @@ export async function parseTrustRoot(bytes, knownLogId = null, knownMlDsa = null
   const logs = await chainOf(file.logKeys, "log", file, changes);
   const second = file.mlDsaKeys ? await chainOf(file.mlDsaKeys, "log-mldsa", file, changes) : null;
   if (second !== null && second[0].key.name !== logs[0].key.name) {
-    throw new Refused("its ML-DSA-44 keys are of another log than its log keys");
+    throw new Refused("its ML-DSA-44 keys belong to another log than its log keys");
   }
   if (second === null && changes.some(({ change }) => change.role === "log-mldsa")) {
     throw new Refused("the trust root leaves out the ML-DSA-44 keys of its log entries");

@@ -92,7 +92,7 @@ const STEPS = [
     const signed = await openLogged(proof.checkpoint.envelope, named);
     const log = named[0].key;
     if (signed.size !== proof.treeSize || !equal(signed.root, proof.rootHash)) {
-      throw new Refused("the checkpoint is of another tree than the inclusion proof");
+      throw new Refused("the checkpoint and the inclusion proof belong to different trees");
     }
     let found = "";
     if (issuers !== null) {

@@ -22,6 +22,7 @@ PUBLISHED = {
     "0010_importers.py": "949643abf9fae7671cb8e22de05b21dbcfd30bcbca61dcc0efe74213e6c338c1",
     "0011_answered.py": "ee6127cfc4584b0ba1241d26d5555c5e6c8336293eab42cea2736ba231d085e8",
     "0012_quota.py": "412298cf4ede665279a8668e45fbcce570269425c634cb8d642e419e95d41ffd",
+    "0013_delivered_state.py": "ae8aa3bb0bfb7d65555e991bcdac6c7af5e65eac9b01e80417c0f670da0574a6",
 }
 
 

@@ -69,7 +69,7 @@ def client() -> None:
 @click.option(
     "--sample-weight",
     metavar="COLUMN",
-    help="Weights of rows, of a model that is registered with them.",
+    help="Row weights, for a model registered with them.",
 )
 @_message_form
 @click.option(

@@ -48,7 +48,8 @@ _FEATURES = click.option(
 _HOLDOUT = click.option(
     "--holdout",
     metavar="SHARE|none|COLUMN",
-    help="Rows never learned. Default: is_test of an .npz; at registration else a tenth.",
+    help="Rows held out of training. Default: is_test of an .npz; otherwise, at registration, "
+    "a tenth.",
 )
 
 

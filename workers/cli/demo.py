@@ -16,7 +16,8 @@ NETWORK = ("puf-special", "puf-regular", "hf-kcu", "retrain", *HEADS)
 @click.option(
     "--data",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="An .npz with features, labels, clients; a network but noisy-finetuning: images.",
+    help="An .npz with features, labels, clients; for a network, except noisy-finetuning: "
+    "images.",
 )
 @click.option(
     "--family",
@@ -41,8 +42,8 @@ NETWORK = ("puf-special", "puf-regular", "hf-kcu", "retrain", *HEADS)
 @click.option(
     "--rounds",
     type=click.IntRange(min=1, max=10_000),
-    help="Rounds of a network's training; fewer are faster and learn less. Default: 12, and 8 "
-    "of images in --data.",
+    help="Training rounds of a network; fewer are faster but less accurate. Default: 12; 8 "
+    "for images in --data.",
 )
 @click.option("--keep-serving", is_flag=True, help="Keep the service running afterwards.")
 def demo(

@@ -53,7 +53,7 @@ _DATA = (
         help="npz: inputs, labels, clients (records, subjects, identity_KIND), or train_images,"
         " train_labels (train_clients, train_identity_KIND). masks: images/SITE/NAME.png, "
         "masks/SITE/NAME.png. table: columns of "
-        "numbers. Default: what DATA looks like.",
+        "numbers. Default: detected from DATA.",
     ),
     table_options(sql=False),
     *_CLIENTS,

@@ -32,13 +32,13 @@ def policy() -> None:
     type=click.IntRange(min=1),
     default=1,
     show_default=True,
-    help="Number of requests for which alpha must suffice.",
+    help="Number of requests that share the error budget alpha.",
 )
 @click.option(
     "--method",
     default="puf-special",
     show_default=True,
-    help="The model's default method, which the ladder follows.",
+    help="The model's default method; the ladder of further attempts starts after it.",
 )
 @click.option(
     "--references",

@@ -26,12 +26,12 @@ _File = click.Path(exists=True, dir_okay=False, path_type=Path)
 @click.option(
     "--policy",
     type=_File,
-    help="The policy that was registered, or what GET /v1/models/REF answered.",
+    help="The registered policy, or the response of GET /v1/models/REF.",
 )
 @click.option(
     "--registration",
     type=_File,
-    help="The model's registration: what GET /v1/models/REF answered.",
+    help="The model's registration: the response of GET /v1/models/REF.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the lines as JSON.")
 def recheck(

@@ -29,7 +29,11 @@ def round_() -> None:
 @click.option(
     "--member", "members", multiple=True, required=True, help="Keyid of a member; repeatable."
 )
-@click.option("--threshold", type=int, help="Least survivors. Default: a strict majority.")
+@click.option(
+    "--threshold",
+    type=int,
+    help="Minimum number of surviving members. Default: a strict majority.",
+)
 @click.option("--step-seconds", type=int, help="Time limit of a step. Default: an hour.")
 def open_(
     url: str,

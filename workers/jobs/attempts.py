@@ -97,7 +97,9 @@ def attempts_since(
         ) from None
     name = plan.name
     if executed.method != name:
-        raise NotJudgedError("the draft is of another method than the log has as executed")
+        raise NotJudgedError(
+            "the draft names another method than the one the log records as executed"
+        )
     parts = [attempt.part for attempt in after if attempt.part is not None]
     verdict = executed.verdict
     if verdict is None:

@@ -117,7 +117,8 @@ def _take(tx: Transaction, leased: JobContext, alone: bool) -> list[BatchMember]
 def _most(job: JobContext) -> int:
     """Return the maximum number of requests that are executed together.
 
-    At least those that wait for one another. A network is trained once for any number of them.
+    A family that judges requests together executes any number of them at the cost of one: all
+    that wait for one another are taken.
     """
     if not family.of(job.model).judges_together:
         return MOST_COALESCED

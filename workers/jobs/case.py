@@ -231,7 +231,7 @@ def purge_claims(
 def _probe_owner(session: Session, case: ExecutedJob) -> list[Probe]:
     """Return a probe for each stored block of the client or subject to be erased.
 
-    A probe for the records is added, since a masked model has no blocks.
+    A probe for the records is added, since some models store none of their rows in blocks.
     """
     assert case.model.id is not None
     scope = Scope.model_validate(case.request.scope)

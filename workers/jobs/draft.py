@@ -163,7 +163,7 @@ def load_executed(
         raise OtherDraftError("the draft is not the one that the log has as executed")
     known = json.loads(data)  # the log committed to these bytes
     if known["ref"] != request.ref:
-        raise OtherDraftError("the draft is of another request")
+        raise OtherDraftError("the draft belongs to another request")
     known["artifacts"] = [ShreddedArtifact(**item) for item in known["artifacts"]]
     known["blocks"] = [RewrittenBlock(**item) for item in known["blocks"]]
     return Draft(**known)

@@ -218,7 +218,7 @@ def _check_evidence(evidence: Evidence, removal: Mapping[str, Any], plan: Draft)
     statistics = {"before": plan.statistics_before, "after": plan.statistics_after}
     # A removal has one encoding, and the file's was just parsed.
     if (removal, dict(evidence.statistics)) != (plan.removal, statistics):
-        raise NotJudgedError("the evidence is of another removal than was executed")
+        raise NotJudgedError("the evidence covers another removal than the one executed")
 
 
 def _check_draft(plan: Draft, before: ModelVersion, after: ModelVersion) -> None:

@@ -23,7 +23,7 @@ class AnswerError(RefusedError):
 
     def __init__(self, release: str) -> None:
         self.release = release
-        super().__init__("a client released what it cannot have contributed: it is asked anew")
+        super().__init__("a client released what it cannot have contributed: it is asked again")
 
 
 def ask(

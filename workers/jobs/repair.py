@@ -1,9 +1,9 @@
 """Repair: the attempts after a verification that did not pass.
 
-A network's policy may name other methods to try from the model before. Whatever they do, the
-retained rows are still stored: the last attempt retrains the model from them. Each attempt
-shreds the refuted version and is judged like the first. If the last attempt fails too, the
-stored data are damaged, and the model is taken out of service for an operator to examine.
+A policy may name other methods to try from the model before. Whatever they do, the retained
+rows are still stored: the last attempt retrains the model from them. Each attempt shreds the
+refuted version and is judged like the first. If the last attempt fails too, the stored data
+are damaged, and the model is taken out of service for an operator to examine.
 """
 
 from collections.abc import Sequence

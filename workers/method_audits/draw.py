@@ -41,10 +41,10 @@ class Plan:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Drawn:
-    """One pair's rows by client: learned are stays and the targets; validation: held out."""
+    """One pair's rows by client. learned: retained rows and targets; validation: held out."""
 
     learned: Mapping[str, ClientData]
-    stays: Mapping[str, ClientData]
+    retained: Mapping[str, ClientData]
     targets: ClientData
     request: UnlearningRequest
     validation: ClientData
@@ -76,7 +76,7 @@ def draw(rows: Mapping[str, StoredRows], plan: Plan, pair: int, classes: int) ->
     validation = first(f"audit-judges|{plan.seed}|{pair}", unseen, plan.rows)
     return Drawn(
         learned=_only(rows, chosen | others),
-        stays=_only(rows, others),
+        retained=_only(rows, others),
         targets=_joined(_only(rows, chosen)),
         request=_request(rows, chosen, others),
         validation=_joined(_only(rows, validation)),

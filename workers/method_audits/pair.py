@@ -63,7 +63,7 @@ def run_pair(
     drawn = draw(rows, plan, pair, network.classes)
     config = replace(training, seed=derive(plan.seed, "audit-training", pair), timeout=0.0)
     before = _trained(network, config, drawn.learned, device)
-    retrained = _trained(network, config, drawn.stays, device)
+    retrained = _trained(network, config, drawn.retained, device)
     after = _unlearned(network, config, method, drawn, before, device)
 
     def statistic(weights: Weights) -> float:
@@ -105,7 +105,7 @@ def _unlearned(
         network,
         weights,
         drawn.request,
-        _among(config, drawn.stays),
+        _among(config, drawn.retained),
         drawn.learned,
         device=device,
         threads=THREADS,

@@ -99,7 +99,7 @@ def with_report(
     inputs: NDArray[Any] | None = None,
     labels: NDArray[Any] | None = None,
 ) -> NetworkRegistration:
-    """Return a registration with what is told of its data, and the rows that these hold out.
+    """Return a registration with a summary of its data, and the rows that these hold out.
 
     lines: of a table; for other data empty. left_out: rows of clients that are not chosen.
     inputs, labels: of the rows that the data hold out.
@@ -157,7 +157,7 @@ def learned_rows(images: LabelledImages) -> NDArray[np.int64]:
     """Return the rows that the data set does not hold out. Raises RefusedError for none."""
     learned = np.flatnonzero(~images.is_test)
     if not len(learned):
-        raise RefusedError("the data hold every row out: there is nothing to train on")
+        raise RefusedError("the data hold out every row: there is nothing to train on")
     return learned
 
 
@@ -232,7 +232,8 @@ def prepare_masks(
     """
     if options.send_held_out:
         raise RefusedError(
-            "--send-holdout: a folder of masks holds no row out: write inputs, labels, clients "
+            "--send-holdout: a folder of masks has no held-out rows: write inputs, labels, "
+            "clients "
             "and is_test as an .npz"
         )
     arrays = {
@@ -266,7 +267,7 @@ def pack(
     determine.
     """
     if arrays["labels"].ndim == 3 and options.network != PIXELS:
-        raise RefusedError(f"masks are learned by {PIXELS} alone: choose it with --network")
+        raise RefusedError(f"only {PIXELS} learns masks: choose it with --network")
     if arrays["labels"].ndim == 1 and options.network == PIXELS:
         raise RefusedError(f"{PIXELS} learns masks: choose another network for labels of rows")
     packed = io.BytesIO()

@@ -131,11 +131,11 @@ def _pack_rows(
 ) -> NetworkRegistration:
     """Pack the rows of selected clients; `arrays` may lack clients and is_test (n,).
 
-    lines: what is told of a table.
+    lines: the summary of a table to print.
     """
     held = arrays.pop("is_test", np.zeros(len(arrays["inputs"]), np.bool_))
     if held.all():
-        raise RefusedError("the data hold every row out: there is nothing to train on")
+        raise RefusedError("the data hold out every row: there is nothing to train on")
     evaluation = {}
     if options.send_held_out:
         owners = arrays.get("clients", unowned(len(held))).astype(np.str_)
@@ -190,7 +190,8 @@ def _table(source: Source, ref: str, options: NetworkOptions) -> NetworkRegistra
         inputs = rows.features.astype(np.float32)
     if not np.isfinite(inputs).all():
         raise DatasetError(
-            "features: one is beyond float32, in which networks compute: scale it"
+            "features: a value exceeds the range of float32, in which networks compute: "
+            "rescale it"
         )
     arrays: dict[str, NDArray[Any]] = {
         "inputs": inputs,

@@ -75,13 +75,13 @@ def _check_features(rows: RecipeRows, options: Mapping[str, Any]) -> None:
             raise DatasetError(f"{name}: is negative in a row: counts are at least 0")
         if (np.abs(column) > most).any():
             raise DatasetError(
-                f"{name}: is beyond {most:g} in a row: rescale it by a factor that no row "
+                f"{name}: exceeds {most:g} in a row: rescale it by a factor that no row "
                 "decided, or give a larger --exponent"
             )
     limit = float(np.ldexp(float(MAX_CODE), int(options.get("target_exponent", -16))))
     if not rows.classes and (np.abs(rows.labels) > limit).any():
         raise DatasetError(
-            f"label: is beyond {limit:g} in a row: rescale it by a factor that no row decided, "
+            f"label: exceeds {limit:g} in a row: rescale it by a factor that no row decided, "
             "or give a larger --target-exponent"
         )
 

@@ -34,7 +34,9 @@ def vectors_of_federation(data: Federation) -> RecipeRows:
     with np.errstate(over="ignore"):
         vectors = data.features.astype(np.float32)
     if not np.isfinite(vectors).all():
-        raise DatasetError("features: hold a number beyond float32: scale the vectors")
+        raise DatasetError(
+            "features: a value exceeds the range of float32: rescale the vectors"
+        )
     return rows_of_federation(data, vectors)
 
 

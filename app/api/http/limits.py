@@ -48,7 +48,7 @@ class Room:
                 await anyio.sleep(POLL)
             self._free -= amount
             return
-        raise BusyError("too much is being sent at this moment: send again later")
+        raise BusyError("too much is being uploaded at the moment: send it again later")
 
     def give(self, amount: int) -> None:
         """Return bytes that were taken."""

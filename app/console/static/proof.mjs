@@ -21,7 +21,7 @@ async function check() {
     const key = parseLogVkey(vkey.value.trim());
     const note = document.getElementById("note").textContent;
     const checkpoint = await openCheckpoint(note, key);
-    if (checkpoint.size !== BigInt(size)) throw new Refused("the checkpoint is of another tree");
+    if (checkpoint.size !== BigInt(size)) throw new Refused("the checkpoint belongs to another tree");
     const proof = hashes.split(" ").filter(Boolean).map(fromBase64);
     const hash = leafHash(fromBase64(leaf));
     checkInclusion(BigInt(index), BigInt(size), hash, proof, checkpoint.root);

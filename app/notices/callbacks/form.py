@@ -30,11 +30,11 @@ class OverError(NoNoticeError):
 
 @dataclass(frozen=True, slots=True)
 class CallbackMessage:
-    """The message to post. told: the state it reports; final: no later state follows."""
+    """The message to post. state: the state it reports; final: no later state follows."""
 
     headers: Mapping[str, str]
     body: bytes
-    told: str
+    state: str
     final: bool
 
 

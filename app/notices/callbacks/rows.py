@@ -162,9 +162,11 @@ def is_overtaken(session: Session, delivery: Delivery) -> bool:
     return any(int(about) > int(delivery.about) for about in found if about.isdecimal())
 
 
-def note(session: Session, callback: str, told: str | None, ended: bool) -> None:
+def note(session: Session, callback: str, delivered: str | None, ended: bool) -> None:
     """Note the state that was delivered, and whether it was the last."""
-    values = ({"told": told} if told else {}) | ({"ended": True} if ended else {})
+    values = ({"delivered_state": delivered} if delivered else {}) | (
+        {"ended": True} if ended else {}
+    )
     if values:
         session.connection().execute(
             update(Callback).where(col(Callback.id) == callback).values(values)

@@ -117,9 +117,9 @@ def _row_problem(session: Session, event: RequestEvent, request: ErasureRequest)
     if event.event == RECEIVED:
         model = session.get(Model, request.model_id)
         if model is None or model.ref != event.payload.get("model"):
-            return "a request is of another model than its entry says"
+            return "a request belongs to another model than its entry says"
     if event.event == ON_BEHALF and request.case_ref != event.payload.get("case"):
-        return "a request is of another case than its entry says"
+        return "a request belongs to another case than its entry says"
     return None
 
 
@@ -302,7 +302,7 @@ def _judgement_problem(
     if request is None:
         return None
     if certificate.request_ref != request.ref:
-        return "the certificate is of another request than its row says"
+        return "the certificate belongs to another request than its row says"
     if not request.event_key:  # retention has ended: no commitment can be opened
         return None
     if certificate.result != "PASS":

@@ -56,7 +56,7 @@ def register(services: Services, wanted: NewKey, by: str) -> tuple[KeyView, bool
     """
     key = load_public_key(wanted.public_key.encode())
     if algorithm_of(key) != wanted.algorithm:
-        raise KeyFormatError("the public key is of another algorithm than the one named")
+        raise KeyFormatError("the public key's algorithm is not the one named")
     row = RequesterKey(**wanted.model_dump(exclude={"public_key"}), public_key=public_pem(key))
 
     def effect(tx: Transaction) -> tuple[KeyView, bool]:

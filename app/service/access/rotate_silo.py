@@ -64,8 +64,8 @@ def _rotate(settings: Settings, ledger: Ledger, silo: int) -> str:
         new = read_private(following)
         if new is None or new.public_key() == old:
             raise ConflictError(
-                f"two keys of silo {silo} count already: first `lethe service-key revoke silo "
-                f"{silo}`"
+                f"silo {silo} has two valid keys already: run `lethe service-key revoke silo "
+                f"{silo}` first"
             )
     own = read_private(private_path(settings, silo))
     if old is None or own is None or own.public_key() != old:
@@ -115,11 +115,12 @@ def _revoke(settings: Settings, ledger: Ledger, silo: int) -> str:
         return done  # the command was interrupted before its last step
     if old is None or new is None:
         raise ConflictError(
-            f"one key of silo {silo} counts: first `lethe service-key rotate silo {silo}`"
+            f"silo {silo} has only one valid key: run `lethe service-key rotate silo {silo}` "
+            "first"
         )
     if old == new:
         raise ConflictError(
-            f"the rotation did not end: run `lethe service-key rotate silo {silo}` again"
+            f"the rotation was not completed: run `lethe service-key rotate silo {silo}` again"
         )
     digest = digest_of(old)
 

@@ -41,7 +41,9 @@ def mint(session: Session, scope: str, name: str) -> str:
     if own or (compared.startswith(PAIRED) and scope != "drp"):
         raise TokenNameError(f"names that begin with {OWN} or {PAIRED} are reserved")
     if scope == "agent" and _is_agents(session, name):
-        raise TokenNameError("an agent had this name, and its requests have it: choose another")
+        raise TokenNameError(
+            "an agent had this name, and its requests carry it: choose another"
+        )
     if living_token(session, name) is not None:
         raise TokenNameError("a living token has this name: revoke it or choose another")
     secret = f"lethe_{scope}_{secrets.token_urlsafe(SECRET_BYTES)}"

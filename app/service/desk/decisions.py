@@ -159,11 +159,12 @@ def extend(services: Services, ref: str, operator: str, reason: str) -> None:
         request = found.request
         text = _reason(EXTENSIONS, request, reason)
         if any(one.event == EXTENDED for one in found.events):
-            raise ConflictError("the deadline was extended before: the law allows it once")
+            raise ConflictError("the deadline was already extended: the law allows it once")
         before = datetime.fromisoformat(deadline(found.events))
         if before < tx.now and not found.is_paused:
             raise ConflictError(
-                "the first period is over: the person had to be told of an extension within it"
+                "the first period is over: the person had to be notified of an extension "
+                "within it"
             )
         zone, received = zone_of(services.settings), found.at(tx.session, found.events[0])
         paused = before - due_at(received, request.regulation, zone)
@@ -337,7 +338,7 @@ def _reason(
     choice = known[request.regulation]
     if not choice:
         raise ConflictError(
-            f"the {request.regulation.upper()} knows no pause: its period runs from the receipt"
+            f"the {request.regulation.upper()} allows no pause: its period runs from receipt"
         )
     if reason not in choice:
         raise ConflictError(

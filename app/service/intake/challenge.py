@@ -13,8 +13,8 @@ from datetime import UTC, datetime
 from app.ledger.transaction import Transaction
 from app.service.context import Services
 from app.service.intake import codes
-from app.service.intake.asked import BY_MAIL, LIFE, Asked, asked_of
 from app.service.intake.errors import IntakeCodeError, IntakeExpiredError
+from app.service.intake.request import BY_MAIL, LIFE, IntakeRequest, request_of
 from app.vault.master import RootSecret
 from lethe import canonical
 from models import IntakeChallenge
@@ -36,14 +36,14 @@ class Answered:
     code: str
     expires: datetime
     mac: str
-    asked: Asked | None
+    asked: IntakeRequest | None
     case: str | None
     checked: str | None = None
     tag: str | None = None
     issued_by: str | None = None
 
 
-def ask(services: Services, ref: str, session: str, asked: Asked) -> str | None:
+def ask(services: Services, ref: str, session: str, asked: IntakeRequest) -> str | None:
     """Store a challenge; return the code to send, or None if the form was sent before.
 
     A challenge that an operator's code answers has no code of its own: returns "".
@@ -82,7 +82,7 @@ def cancel(services: Services, ref: str) -> None:
     services.ledger.transact(effect, checkpoint=False)
 
 
-def waiting(services: Services, ref: str) -> tuple[Asked, datetime]:
+def waiting(services: Services, ref: str) -> tuple[IntakeRequest, datetime]:
     """Return a challenge's unproven request and expiry, for the page that shows the statement.
 
     Raises IntakeExpiredError if it has expired, or was answered.
@@ -91,7 +91,7 @@ def waiting(services: Services, ref: str) -> tuple[Asked, datetime]:
         row = session.get(IntakeChallenge, ref)
         if row is None or row.asked is None:
             raise expired()
-        return asked_of(row.asked), row.expires_at
+        return request_of(row.asked), row.expires_at
 
 
 def answer(services: Services, ref: str, session: str, code: str) -> Answered:
@@ -129,7 +129,7 @@ def _match(
     root_secret: RootSecret, tx: Transaction, row: IntakeChallenge, session: str, code: str
 ) -> Answered | None:
     assert row.asked is not None
-    asked = asked_of(row.asked)
+    asked = request_of(row.asked)
     given = "".join(code.split())
     known = given if asked.proven == BY_MAIL else ""
     mac = _mac(root_secret, row, session, known, asked)
@@ -167,7 +167,11 @@ def expired() -> IntakeExpiredError:
 
 
 def _mac(
-    root_secret: RootSecret, row: IntakeChallenge, session: str, code: str, asked: Asked | None
+    root_secret: RootSecret,
+    row: IntakeChallenge,
+    session: str,
+    code: str,
+    asked: IntakeRequest | None,
 ) -> str:
     said = [
         row.ref,

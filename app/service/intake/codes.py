@@ -6,8 +6,8 @@ from datetime import UTC, datetime, timedelta
 
 from sqlmodel import Session
 
-from app.service.intake.asked import EMAIL
 from app.service.intake.case_code import grouped, plain, spell
+from app.service.intake.request import EMAIL
 from app.vault.master import RootSecret
 from lethe import canonical
 from lethe.identity import IdentityError, digests

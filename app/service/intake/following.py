@@ -14,8 +14,8 @@ from app.schemas.people import CaseView
 from app.service.context import Services
 from app.service.desk import decisions
 from app.service.desk.cases import show
-from app.service.intake.asked import salt_of
 from app.service.intake.errors import IntakeCaseError, IntakeChangedError
+from app.service.intake.request import salt_of
 from app.service.parts import find_case
 from app.service.requests import CLOSED
 from lethe.certificates.intake_receipt import (

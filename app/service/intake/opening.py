@@ -16,9 +16,9 @@ from app.schemas.people import NewCase, PersonIdentity
 from app.service.context import Services
 from app.service.desk.opening import open_case
 from app.service.intake import challenge
-from app.service.intake.asked import EMAIL, Asked, statement_of
 from app.service.intake.challenge import Answered
 from app.service.intake.errors import IntakeLaterError, IntakeSignatureError
+from app.service.intake.request import EMAIL, IntakeRequest, statement_of
 from lethe.certificates.intake_receipt import (
     EVENT,
     BrowserSignature,
@@ -129,7 +129,7 @@ def _open(
     return open_case(services, wanted, REQUESTER, also=also, issued_by=found.issued_by).ref
 
 
-def _wanted(asked: Asked, found: Answered, signed: BrowserSignature | None) -> NewCase:
+def _wanted(asked: IntakeRequest, found: Answered, signed: BrowserSignature | None) -> NewCase:
     digest = {name: value.hex() for name, value in digests(asked.kind, asked.value).items()}
     key = (
         NO_KEY

@@ -152,7 +152,7 @@ def _admit(
     earlier = _first_answer(session, model, key.keyid, idempotency_key, upload)
     if earlier is not None and is_add_back(session, earlier) != add_back:
         raise IdempotencyMismatchError(
-            "this Idempotency-Key came with another add_back before: use a new key"
+            "this Idempotency-Key was already used with another add_back: use a new key"
         )
     if earlier is not None:
         return model, earlier
@@ -184,11 +184,11 @@ def _first_answer(
     ).first()
     if earlier is not None and earlier.body_digest != upload.file.digest:
         raise IdempotencyMismatchError(
-            "this Idempotency-Key came with other rows before: use a new key"
+            "this Idempotency-Key was already used with other rows: use a new key"
         )
     if earlier is not None and earlier.model_id != model.id:  # this one lacks the rows
         raise IdempotencyMismatchError(
-            "this Idempotency-Key came with another model before: use a new key"
+            "this Idempotency-Key was already used with another model: use a new key"
         )
     return earlier
 

@@ -140,9 +140,9 @@ def stored(services: Services, session: Session, model: Model) -> HeldOutRows | 
     for artifact_id in _live(session, digest):
         return HeldOutRows.read(services.artifacts.get(session, artifact_id))
     raise HeldOutChangedError(
-        "the held-out rows that the log has of the model are not stored, or their key is not: "
-        "run `lethe log fsck`, and restore the table artifacts and the data directory from a "
-        "backup; if none has them, delete the model"
+        "the model's held-out rows that the log records are not stored, or their key is "
+        "missing: run `lethe log fsck`, and restore the table artifacts and the data "
+        "directory from a backup; if none has them, delete the model"
     )
 
 

@@ -61,7 +61,7 @@ def _unfinished(session: Session, model: Model) -> Job | None:
 
 def _require_mendable(session: Session, model: Model) -> None:
     if model.state != "quarantined":
-        raise ConflictError(f"the model is {model.state}: only a quarantined one is mended")
+        raise ConflictError(f"the model is {model.state}: only a quarantined one can be mended")
     if model.current_version is None:
         raise ConflictError("the model never had a version: delete it and register it again")
     if model.config["data"] == "masked":
@@ -82,5 +82,5 @@ def _require_mendable(session: Session, model: Model) -> None:
     if (request := session.exec(begun.limit(1)).first()) is not None:
         raise ConflictError(
             f"request {request} has begun and its model is quarantined: `lethe request decide "
-            "ID retry` makes the model anew and has it judged"
+            "ID retry` rebuilds the model and verifies it"
         )

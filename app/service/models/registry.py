@@ -186,7 +186,7 @@ def sign_version(services: Services, ref: str, number: int | Literal["current"])
         logged_leaf(services.ledger, model, row)
         if row.withdrawn_at is not None or is_withdrawn(services.ledger, model, row.number):
             raise ShreddedError(
-                "this version was withdrawn: the service vouches for it no more"
+                "this version was withdrawn: the service no longer vouches for it"
             )
         name, digest = f"{ref}@{row.number}", row.head_digest
     issuer, keyid, _ = signing_issuer(services.settings, services.ledger)

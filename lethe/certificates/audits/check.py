@@ -152,7 +152,7 @@ def _check_counts(said: AuditPredicate) -> None:
     config = said.configuration
     named = config.get("model"), config.get("method"), config.get("pairs")
     if named != (said.model, said.method.id, str(said.pairs)):
-        raise ReportError("the configuration is of another model, method or number of pairs")
+        raise ReportError("the configuration names another model, method or number of pairs")
     if said.gave_way > said.pairs or said.versions[0] > said.versions[1]:
         raise ReportError("the pairs that gave way, or the versions, are out of range")
     for part in (said.after, said.before):

@@ -108,8 +108,8 @@ class Counts:
             return {}
         numbers = self.reports
         done = sum(one.state == "reported" for one in self.audits)
-        told = {COUNT: str(len(self.audits)), DONE: str(done), SIZE: str(self.size)}
-        return told if cited is None else {**told, NUMBER: str(numbers[cited])}
+        found = {COUNT: str(len(self.audits)), DONE: str(done), SIZE: str(self.size)}
+        return found if cited is None else {**found, NUMBER: str(numbers[cited])}
 
 
 def count(events: Iterable[tuple[int, Leaf]], method: str, size: int) -> Counts:

@@ -117,8 +117,8 @@ def audits_in_words(parameters: Mapping[str, str]) -> str | None:
     number = parameters.get("audit.number")
     which = "none of them is cited" if number is None else f"the one cited is number {number}"
     return (
-        f"the log's first {size} entries have {started} started of this method, and reports of "
-        f"{reported}; {which}"
+        f"the log's first {size} entries record {started} audits of this method started and "
+        f"{reported} reported; {which}"
     )
 
 

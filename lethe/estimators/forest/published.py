@@ -169,7 +169,7 @@ class PublishedForest:
         except (AttributeError, IndexError, KeyError, TypeError, ValueError):
             same = False
         if not same or not found._well_formed():
-            raise EstimatorInputError("this is no file of a forest: read it anew")
+            raise EstimatorInputError("this is not a forest file: read it again")
         return found
 
     def _well_formed(self) -> bool:

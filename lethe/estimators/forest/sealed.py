@@ -86,7 +86,9 @@ def open_trees(data: bytes) -> tuple[ForestConfig, list[str], Codes, Int64s, lis
             for i in range(config.trees)
         ]
     except (IndexError, KeyError, TypeError, ValueError):
-        raise EstimatorInputError("this is no sealed state of a forest: read it anew") from None
+        raise EstimatorInputError(
+            "this is not the sealed state of a forest: read it again"
+        ) from None
     return config, ids, codes, targets, trees
 
 

@@ -143,5 +143,5 @@ def read_published(data: bytes) -> PublishedSums:
     except (AttributeError, IndexError, TypeError, ValueError):
         same = False
     if not same:
-        raise EstimatorInputError("this is no file of ridge or naive Bayes: read it anew")
+        raise EstimatorInputError("this is not a ridge or naive Bayes file: read it again")
     return found

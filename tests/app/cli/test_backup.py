@@ -471,9 +471,7 @@ def test_nothing_is_overwritten_and_nothing_damaged_is_restored(disaster: Disast
     shutil.rmtree(artifacts)
     assert "the database is not empty" in detail(run(restore, str(disaster.backup)))
     (disaster.backup / "manifest.json").unlink()
-    assert "no backup, or one that was not finished" in detail(
-        run(restore, str(disaster.backup))
-    )
+    assert "not a backup, or an incomplete one" in detail(run(restore, str(disaster.backup)))
 
 
 def test_a_backup_of_now_restores_to_the_same_installation(

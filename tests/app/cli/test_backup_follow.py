@@ -361,7 +361,7 @@ def test_keys_are_copied_over_no_others(running: Installation, tmp_path: Path) -
     inside = tmp_path / "f" / "keys"
     told = run(backup, "follow", str(tmp_path / "f"), "--once", "--keys", str(inside))
     assert told.exit_code == 2
-    assert "keys beside the data open it" in told.output
+    assert "keys stored beside the data" in told.output
 
 
 def _all_keys(settings: Settings) -> dict[str, bytes]:

@@ -316,7 +316,7 @@ def test_what_cannot_be_rotated_or_revoked(
     with pytest.raises(EntryError, match="simple name"):
         rotate_issuer(settings, ledger, "Jane Doe <jane@example.org>")
     revoke_issuer(settings, ledger, "issuer-1", "superseded")
-    with pytest.raises(ConflictError, match="revoked before"):
+    with pytest.raises(ConflictError, match="already revoked"):
         revoke_issuer(settings, ledger, "issuer-1", "superseded")
     stale = issuer_keys(settings, ledger)
     rotate_issuer(settings, ledger)

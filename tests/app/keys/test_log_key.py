@@ -353,7 +353,7 @@ def test_an_interrupted_revocation_goes_on(
     left = {path.name for path in settings.keys_dir.iterdir()}
     assert {LOG_KEY, LOG_VKEY, RoleFiles(LOG).previous} <= left
     assert not left & {NEXT_KEY, NEXT_VKEY}
-    with pytest.raises(ConflictError, match="signs alone"):
+    with pytest.raises(ConflictError, match="only one key of the log signs"):
         revoke_log(settings, ledger, "superseded")
     assert read_log_keys(settings).verifiers == [old, new]
 

@@ -295,7 +295,7 @@ def test_an_interrupted_revocation_goes_on(
     assert signers(again) == ids(first, new)
     assert not (settings.keys_dir / FILES.next_vkey).exists()
     assert ready.caller.http.get("/readyz").status_code == 200
-    with pytest.raises(ConflictError, match="signs alone"):
+    with pytest.raises(ConflictError, match="only one key of the log signs"):
         revoke(settings, again)
 
 

@@ -64,7 +64,7 @@ def test_the_end_of_an_overlap_puts_no_other_key_in_its_place(ready: Installatio
     create_ml_dsa(settings)
     ledger = load_ledger(settings, ready.services.engine)
     append(ledger, entry(0))
-    with pytest.raises(ConflictError, match="signs alone"):
+    with pytest.raises(ConflictError, match="only one key of the log signs"):
         revoke_log(settings, ledger, "superseded", role=ML_DSA)
     rotate_log(settings, ledger, role=ML_DSA)
     revoke_log(settings, ledger, "superseded", role=ML_DSA)

@@ -392,7 +392,7 @@ ALLOWS_NOTHING: dict[str, tuple[dict[str, str] | str | None, dict[str, str], str
     "of-another-class": (
         {"class": "exact-retrained"},
         {},
-        "the last judgement in the log is of",
+        "the last judgement in the log has another",
     ),
     "executed-since": ("request.executed", {}, "the log has more of this request after"),
     "escalated-since": ("request.escalated", {}, "the log has more of this request after"),
@@ -400,7 +400,7 @@ ALLOWS_NOTHING: dict[str, tuple[dict[str, str] | str | None, dict[str, str], str
     "of-a-stranger": (
         {},
         {"request_ref": REQUEST_REF},
-        "the certificate is of another request",
+        "the certificate belongs to another request",
     ),
 }
 

@@ -13,10 +13,10 @@ from tests.lethe.log.test_policy import X1
 OTHER = log_signer("other.example", b"other").verifier.vkey
 REFUSED: dict[str, tuple[str, str]] = {
     "no policy": ("quorum\n", "line 1 of the policy"),
-    "no quorum": ("quorum none\n", "its quorum is none"),
+    "no quorum": ("quorum none\n", "it has no quorum"),
     "another log": (f"log {OTHER}\nwitness A {X1} http://a.example\nquorum A\n", "other logs"),
-    "no URL": (f"witness A {X1}\nquorum A\n", "needs its http"),
-    "a file's URL": (f"witness A {X1} file:///etc\nquorum A\n", "needs its http"),
+    "no URL": (f"witness A {X1}\nquorum A\n", "needs an http"),
+    "a file's URL": (f"witness A {X1} file:///etc\nquorum A\n", "needs an http"),
 }
 
 

@@ -18,7 +18,7 @@ CALLBACK: dict[str, Any] = {
     "owner": "alice",
     "request": "0b5d1c1e-6a4e-4b52-9d39-0d5a6c6d2f11",
     "created_at": "2026-11-24T00:00:00Z",
-    "told": None,
+    "delivered_state": None,
     "ended": False,
 }
 

@@ -211,7 +211,7 @@ def test_a_container_is_read_back_and_no_other_kind() -> None:
     assert header == {"kind": "x", "n": 1}
     assert [one.tolist() for one in arrays] == [[0, 1, 2], []]
     for other in (data[:-1], data + b"\0", b"", data.replace(b"lethe", b"lehte")):
-        with pytest.raises(EstimatorInputError, match="no file of a x"):
+        with pytest.raises(EstimatorInputError, match="not a x file"):
             container.unpack(other, "x")
-    with pytest.raises(EstimatorInputError, match="no file of a y"):
+    with pytest.raises(EstimatorInputError, match="not a y file"):
         container.unpack(data, "y")

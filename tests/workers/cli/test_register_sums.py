@@ -136,7 +136,7 @@ REFUSED: dict[str, tuple[dict[str, Any], tuple[str, ...], str]] = {
         "f0: is the weight and cannot be a feature too",
     ),
     "missing feature": ({"f5": [None] + [1.0] * 149}, (), "f5: has no value"),
-    "large feature": ({"f5": [1e5] * 150}, (), "f5: is beyond 32768"),
+    "large feature": ({"f5": [1e5] * 150}, (), "f5: exceeds 32768"),
     "option of another": ({}, ("--alpha", "1"), "no such option"),
 }
 

@@ -164,7 +164,7 @@ def test_a_draft_of_another_method_is_not_told(
     planned(ready, failed, lambda plan: replace(plan, method="acu"), monkeypatch)
     step(ready, failed, execute.run)
     assert shown(ready, failed)["reason"] == (
-        "the draft is of another method than the log has as executed"
+        "the draft names another method than the one the log records as executed"
     )
 
 

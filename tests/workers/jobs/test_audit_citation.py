@@ -107,8 +107,8 @@ def test_a_certificate_cites_the_newest_report_and_says_how_many_there_were(
     printed = CliRunner().invoke(show, [str(file)]).output
     assert f"audit.found {shown['found']}" in printed
     size = newest(ready).log_index
-    words = f"the log's first {size} entries have 3 started of this method, and reports of 2; "
-    assert f"audits      {words}the one cited is number 3" in printed
+    words = f"the log's first {size} entries record 3 audits of this method started and 2 "
+    assert f"audits      {words}reported; the one cited is number 3" in printed
     assert shown["report_digest"] == sha256(audits.file(ready, audit_id, "report")).hexdigest()
     assert audits.get(ready, other)["report_digest"] != shown["report_digest"]
     # Audits of other code are counted but not cited. The executed code decides.

@@ -102,7 +102,7 @@ def test_what_the_judge_of_an_attempt_trains_is_reckoned() -> None:
     def training(rows: int) -> int:
         return retraining_flops(CONFIG.network, CONFIG.training, rows)
 
-    sizes = Sizes(stays=100, goes=10, validation=30)
+    sizes = Sizes(retained=100, forget=10, validation=30)
     assert _judging_flops(CONFIG, PLAIN, sizes) == 0
     distances = replace(PLAIN, distances={"output-kl": 0.1})
     assert _judging_flops(CONFIG, distances, sizes) == training(100)

@@ -84,7 +84,7 @@ def test_a_wait_is_told_only_when_it_is_soon_due_and_ends_by_itself(
         soon_due(patient)
         patient.recover()
         patient.recover()
-    why = "A silo is absent: AbsentError at execute; it goes on once that is mended"
+    why = "A silo is absent: AbsentError at execute; the job is retried until this is fixed"
     told = shown(patient, first)
     assert (told["state"], told["reason"]) == ("needs-decision", why)
     assert shown(patient, behind)["reason"] == f"waits for an earlier job of its model: {why}"

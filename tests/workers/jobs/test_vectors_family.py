@@ -413,7 +413,7 @@ def test_a_first_build_that_waits_for_a_worker_with_faiss_says_so(
     assert send(installation, rows()).status_code == 201
     assert (seen()["state"], seen()["failure"]) == ("registered", None)
     installation.drain()
-    why = "FAISS is not installed: NoFaissError at execute; it goes on once that is mended"
+    why = "FAISS is not installed: NoFaissError at execute; the job is retried until this is fixed"
     assert (seen()["state"], seen()["failure"]) == ("registered", why)
     monkeypatch.undo()
     installation.recover()

@@ -24,7 +24,7 @@ def without(rows: dict[str, StoredRows], record: str) -> dict[str, StoredRows]:
 
 def spelled(plan: Plan, pair: int, rows: dict[str, StoredRows] | None = None) -> list[object]:
     drawn = draw(rows or small.rows(), plan, pair, 3)
-    parts = [drawn.learned, drawn.stays, {"": drawn.targets}, {"": drawn.validation}]
+    parts = [drawn.learned, drawn.retained, {"": drawn.targets}, {"": drawn.validation}]
     return [
         {name: (one.inputs.tolist(), one.targets.tolist()) for name, one in part.items()}
         for part in parts
@@ -46,7 +46,7 @@ def test_pairs_share_their_targets_and_draw_their_other_rows_anew() -> None:
 
 def test_the_sizes_are_those_asked_for_and_held_out_rows_are_never_learned() -> None:
     drawn = draw(small.rows(), PLAN, 0, 3)
-    assert sum(len(one) for one in drawn.stays.values()) == PLAN.rows
+    assert sum(len(one) for one in drawn.retained.values()) == PLAN.rows
     assert sum(len(one) for one in drawn.learned.values()) == PLAN.rows + PLAN.targets
     assert len(drawn.targets) == PLAN.targets
     unseen = [
@@ -70,7 +70,7 @@ def test_the_request_names_the_targets_and_a_client_without_other_rows_as_a_whol
             for place in places
         }
         for client in request.clients:
-            assert client not in drawn.stays
+            assert client not in drawn.retained
             named |= set(map(tuple, drawn.learned[client].inputs.tolist()))
         assert named == wanted
 
@@ -100,8 +100,8 @@ def test_a_mislabelled_target_is_learned_as_another_class_and_only_it() -> None:
     assert not bool((plain.targets.targets == moved.targets.targets).any())
     assert bool((moved.targets.targets >= 0).all())
     assert bool((moved.targets.targets < 3).all())
-    for client, own in plain.stays.items():
-        assert torch.equal(own.targets, moved.stays[client].targets)
+    for client, own in plain.retained.items():
+        assert torch.equal(own.targets, moved.retained[client].targets)
 
 
 @pytest.mark.parametrize("plan", [replace(PLAN, rows=44), replace(PLAN, targets=50)])

@@ -54,8 +54,8 @@ class Wanted(click.ParamType[tuple[str, int | Literal["current"]]]):
     type=click.Choice(tuple(FORMATS)),
     default=NATIVE,
     show_default=True,
-    help="native: the certified file; safetensors: the same, where it is one. The others are "
-    "converted from it, here.",
+    help="native: the certified file; safetensors: the same, where it has this format. The "
+    "others are converted from it locally.",
 )
 @click.option(
     "--out",

@@ -42,8 +42,8 @@ def registration_options(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option(
             "--send-holdout",
             is_flag=True,
-            help="Send the held-out rows too: every version is measured on them, none learns "
-            "them.",
+            help="Send the held-out rows too: every version is evaluated on them, none is "
+            "trained on them.",
         ),
         service.decision_options,
     )

@@ -40,7 +40,7 @@ MEND_SECONDS = 24 * 3600.0  # enough for a large network
 @click.argument("ref")
 @as_json
 def mend(url: str, ref: str, as_json: bool) -> None:
-    """Make the quarantined model REF anew from its stored rows and return it to service.
+    """Rebuild the quarantined model REF from its stored rows and return it to service.
 
     Only if the log says that these are the rows of its last version: otherwise the model stays
     quarantined, and the reason is printed. Decide on waiting requests first (`lethe request

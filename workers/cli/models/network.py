@@ -29,7 +29,7 @@ FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
     multiple=True,
     callback=shape_of,
     metavar="NAME=VALUE",
-    help="Of the network beside what the data say: mlp's hidden, vit-lite's layers …",
+    help="Further settings of the architecture: hidden of mlp, layers of vit-lite …",
 )
 @click.option("--method", default="retrain", show_default=True, help="The default method.")
 @click.option(
@@ -56,7 +56,7 @@ FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 @click.option(
     "--send-holdout",
     is_flag=True,
-    help="Send the rows that DATA holds out too: every version is measured on them.",
+    help="Send DATA's held-out rows too: every version is evaluated on them.",
 )
 @click.option(
     "--policy",

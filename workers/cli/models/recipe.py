@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 @click.option(
     "--shards",
     type=click.IntRange(2, 256),
-    help="Fit it to so many shares of the rows (docs/shards.md).",
+    help="Number of shards of the rows; each is fitted separately (docs/shards.md).",
 )
 @click.option(
     "--aggregate",

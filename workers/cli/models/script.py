@@ -32,12 +32,12 @@ if TYPE_CHECKING:
 @click.option(
     "--weights",
     type=FILE,
-    help="A model trained elsewhere; say how far the program's run is from it.",
+    help="A model trained elsewhere; prints its distance from the program's result.",
 )
 @click.option(
     "--shards",
     type=click.IntRange(2, 256),
-    help="Run it on so many shares of the rows; each shard has a model (docs/shards.md).",
+    help="Number of shards of the rows; each has a model of its own (docs/shards.md).",
 )
 def script(
     url: str,

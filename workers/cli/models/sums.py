@@ -22,7 +22,7 @@ ESTIMATORS = ("ridge-regressor", "ridge-classifier", "gaussian-nb", "multinomial
 @click.option(
     "--alpha",
     type=float,
-    help="Ridge's penalty, or what is added to each count. Default: 1.",
+    help="The ridge penalty, or the smoothing added to each count. Default: 1.",
 )
 @click.option(
     "--var-smoothing",
@@ -32,7 +32,7 @@ ESTIMATORS = ("ridge-regressor", "ridge-classifier", "gaussian-nb", "multinomial
 @click.option(
     "--intercept/--no-intercept",
     default=None,
-    help="With ridge-*: a constant that is not penalised. Default: with it.",
+    help="With ridge-*: fit an unpenalised intercept. Default: yes.",
 )
 @click.option(
     "--sample-weight",
@@ -45,7 +45,7 @@ ESTIMATORS = ("ridge-regressor", "ridge-classifier", "gaussian-nb", "multinomial
     help="Features are rounded to multiples of 2^INTEGER. Default: -16.",
 )
 @click.option(
-    "--target-exponent", type=int, help="With ridge-regressor: the same of the label."
+    "--target-exponent", type=int, help="With ridge-regressor: the same for the label."
 )
 def sums(
     url: str,

@@ -204,7 +204,9 @@ def _program(archive: zipfile.ZipFile, size: int, batch: int) -> ExportedProgram
     root = archive.namelist()[0].partition("/")[0]
     exported = _json(archive, f"{root}/models/model.json")
     if exported["schema_version"]["major"] != SCHEMA_MAJOR:
-        raise ExtractorError("the archive is of another torch: export it with torch 2.13")
+        raise ExtractorError(
+            "the archive was made with another version of torch: export it with torch 2.13"
+        )
     if archive.read(f"{root}/byteorder") != b"little":
         raise ExtractorError("the archive is big-endian: export it on a little-endian machine")
     tensors = {

@@ -175,7 +175,7 @@ def unmask_case(case: RoundCase) -> RoundSum:
     sums = from_vector(total.vector, plan.dimension, plan.classes)
     if sums.rows != len(adds) - len(releases):
         raise RefusedError(
-            "sum-mismatch: the sum is of another number of rows than the ids that came with "
+            "sum-mismatch: the sum covers another number of rows than the ids that came with "
             "it; a member sent statistics of other rows"
         )
     contributors = sum(stated.moved > 0 for stated in transcript.stated.values())

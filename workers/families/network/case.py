@@ -357,7 +357,7 @@ def _repeated(
     config = common.config
     network, weights = decode_weights(sealed.model)
     if network != config.network:
-        raise RefusedError("the sealed model is of another network than the registered")
+        raise RefusedError("the sealed model has another architecture than the registered one")
     clients = divide(common.rows, ()).retained
     context = context_of(common.rows_after, sealed.ordinal)
     try:
@@ -388,7 +388,9 @@ def _objective(common: Common) -> float:
 def _published(file: bytes, registered: Network) -> Weights:
     network, weights = decode_weights(file)
     if (network.id, network.parameters) != (registered.id, registered.parameters):
-        raise RefusedError("the published file is of another network than the registered")
+        raise RefusedError(
+            "the published file has another architecture than the registered one"
+        )
     return weights
 
 

@@ -104,7 +104,7 @@ class _Limits:
     ) -> None:
         self.config, self.now, self.due = config, clock(session), due
         self.sizes = _sizes(session, case, config)
-        self.whole = retraining_flops(config.network, config.training, self.sizes.stays)
+        self.whole = retraining_flops(config.network, config.training, self.sizes.retained)
         self.judging = _judging_flops(config, policy, self.sizes)
         parameters = case.plan.parameters
         last = int(parameters.get("cost.flops", "0"))
@@ -155,8 +155,8 @@ def is_late(now: datetime, due: datetime, seconds: timedelta = timedelta()) -> b
 
 def _judging_flops(config: NetworkConfig, policy: Policy, sizes: Sizes) -> int:
     """Estimate the operations for the models that an attempt's judge trains itself."""
-    half = sizes.stays + (sizes.goes + sizes.validation) // 2
-    each = [half] * (policy.references or 0) + [sizes.stays] * bool(policy.distances)
+    half = sizes.retained + (sizes.forget + sizes.validation) // 2
+    each = [half] * (policy.references or 0) + [sizes.retained] * bool(policy.distances)
     return sum(retraining_flops(config.network, config.training, rows) for rows in each)
 
 

@@ -129,7 +129,9 @@ def read(model: Model, upload: BinaryIO) -> ParsedUpload:
     except (KeyError, OSError, ValueError, BadZipFile):
         raise RefusedError("the upload cannot be read: send the rows again") from None
     if features.shape[1:] != (model.config["columns"],):
-        raise RefusedError("the rows have other columns than the model: send them anew")
+        raise RefusedError(
+            "the rows have other columns than the model: correct and resend them"
+        )
     places: dict[Owner, list[int]] = defaultdict(list)
     for place, owner in enumerate(owners):
         places[owner].append(place)

@@ -78,8 +78,8 @@ def hold(leased: JobContext, reason: str) -> None:
     """Quarantine a model whose row was changed, and make the request wait for a decision.
 
     Its job stays on its attempt: where nothing was executed, a `retry` begins with the original
-    request. The configuration is not read, since it may be what was changed: a forged "masked"
-    would make the request fail.
+    request. The configuration is not read, since it may be what was changed: a forged one could
+    make the request fail.
 
     Raises LeaseLostError if another worker holds the job.
     """

@@ -25,7 +25,7 @@ from app.ledger.transaction import Transaction
 from app.service.context import Services
 from app.service.decisions import AWAITING
 from app.service.methods import last_attempt
-from app.service.queue import GOES_ON, MEND, head_of_queue, is_held_back
+from app.service.queue import MEND, UNTIL_FIXED, head_of_queue, is_held_back
 from app.steps import reached
 from app.traces import TraceSpan
 from lethe.errors import LetheError
@@ -283,4 +283,4 @@ def _cool_down(
         wait = min(2**job.tries, LONGEST_COOL_DOWN_S)
         job.lease_until = tx.now + timedelta(seconds=wait)
         if job.tries >= services.settings.max_tries:
-            stalled.escalate(tx, job, f"{job.error}; {GOES_ON}")
+            stalled.escalate(tx, job, f"{job.error}; {UNTIL_FIXED}")

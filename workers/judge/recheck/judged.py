@@ -16,7 +16,7 @@ from workers.errors import ArtifactError, ModelError
 from workers.judge.base import Report
 from workers.judge.checks import MODEL_FILE
 from workers.judge.recheck.files import POLICY, RecheckFiles
-from workers.judge.recheck.lines import ATTEMPT, UNTOLD, Line, compare, skipped
+from workers.judge.recheck.lines import ATTEMPT, UNLISTED, Line, compare, skipped
 from workers.judge.samples.empirical import VERIFIER
 from workers.judge.samples.empirical_claim import EmpiricalClaim
 from workers.judge.samples.samples import coverage
@@ -122,16 +122,16 @@ def _coverage(said: Predicate, claim: EmpiricalClaim) -> Line:
     """Compare the number of erased records with the number that have scores: all must."""
     name, records = "scores: erased rows", said.scope.records
     erased, scored = coverage(claim)
-    told = f"{records} erased, {records} with scores"
+    stated = f"{records} erased, {records} with scores"
     found = f"{erased} erased, {scored} with scores"
-    if found == told:
+    if found == stated:
         held = f"{claim.unseen} of them held out, and never trained on"
-        return Line(name, "same", told, found, held)
+        return Line(name, "same", stated, found, held)
     found += f" ({claim.unseen} of them held out)"
     if not scored or are_missing(claim.silos):
         # Such a verdict is not PASS, and reports the missing rows itself.
-        return skipped(name, told, f"{found}: no scores, or those of a silo are missing")
-    return Line(name, "DIFFERS", told, found)
+        return skipped(name, stated, f"{found}: no scores, or those of a silo are missing")
+    return Line(name, "DIFFERS", stated, found)
 
 
 def _judgement(claim: EmpiricalClaim) -> Line:
@@ -199,7 +199,7 @@ def _is_finite(model: bytes) -> bool:
 # An attempt must rightly be no PASS. Its model file was destroyed: the file's digest rests on
 # the service's word.
 REFUTED = "a verdict that is no PASS"
-PASSED = "its scores come to PASS, and an attempt is told without a verdict: ask why"
+PASSED = "its scores give PASS, but it is listed without a verdict: ask why"
 
 
 def compare_attempt(
@@ -210,19 +210,19 @@ def compare_attempt(
         report, lines = _rejudge(said, given, data)
     except ArtifactError as error:
         return [compare(ATTEMPT, "a scores file", str(error))]
-    told, again = attempt_line(attempt), f"{attempt.method}: {_found(report)}"
+    stated, again = attempt_line(attempt), f"{attempt.method}: {_found(report)}"
     others = _other_checks(attempt, report)
     judge = judge_of(data)
-    if judge != VERIFIER.version and (report.result == "PASS" or told != again or others):
+    if judge != VERIFIER.version and (report.result == "PASS" or stated != again or others):
         # Another version's verdict is not refuted by this version's.
-        return [*lines, skipped(ATTEMPT, told, another_release(judge))]
+        return [*lines, skipped(ATTEMPT, stated, another_release(judge))]
     if report.result == "PASS":
         # Whatever is reported: an attempt that passed does not precede an escalation.
         return [*lines, compare(ATTEMPT, REFUTED, again)]
-    return [*lines, *others, compare(ATTEMPT, told, again)]
+    return [*lines, *others, compare(ATTEMPT, stated, again)]
 
 
-def compare_untold(
+def compare_unlisted(
     said: Predicate, given: RecheckFiles, data: bytes, *, unjudged: bool
 ) -> list[Line]:
     """Return the lines of scores that belong to no reported attempt.
@@ -236,10 +236,10 @@ def compare_untold(
         return [compare(ATTEMPT, "a scores file", str(error))]
     judge = judge_of(data)
     if judge != VERIFIER.version:
-        return [*lines, skipped(ATTEMPT, UNTOLD, another_release(judge))]
+        return [*lines, skipped(ATTEMPT, UNLISTED, another_release(judge))]
     if report.result == "PASS" and unjudged:
-        return [*lines, skipped(ATTEMPT, UNTOLD, PASSED)]
-    return [*lines, compare(ATTEMPT, UNTOLD, _found(report))]
+        return [*lines, skipped(ATTEMPT, UNLISTED, PASSED)]
+    return [*lines, compare(ATTEMPT, UNLISTED, _found(report))]
 
 
 def _rejudge(said: Predicate, given: RecheckFiles, data: bytes) -> tuple[Report, list[Line]]:

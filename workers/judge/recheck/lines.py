@@ -8,7 +8,7 @@ Status = Literal["same", "DIFFERS", "not recomputed"]
 Result = Literal["AGREES", "DIFFERS", "DIGESTS-ONLY"]
 
 ATTEMPT = "attempt before"  # the name of the lines about an attempt before the certified one
-UNTOLD = "no such attempt"
+UNLISTED = "no such attempt"
 
 MEANING: dict[Result, str] = {
     "AGREES": "The verdict recomputed from the scores is the certified one. "

@@ -18,16 +18,17 @@ from lethe.certificates.statement import (
     spelled,
 )
 from workers.judge.recheck.files import RecheckFiles, compare_files, named_scores, scores_of
-from workers.judge.recheck.lines import ATTEMPT, UNTOLD, Line, Recheck, compare, skipped
+from workers.judge.recheck.lines import ATTEMPT, UNLISTED, Line, Recheck, compare, skipped
 from workers.judge.recheck.refitted import repeat
 
 # Exactly the verdicts by samples have this check, also those with too few rows.
 SAMPLES = "samples"
-NO_VERDICT = "no verdict of it is told, so there is none to reach again"
+NO_VERDICT = "the certificate states no verdict for it, so there is none to reproduce"
 NOT_SAMPLED = (
-    "it was not judged by samples: the attempt was destroyed, and rests on the service"
+    "it was not judged by samples: the attempt was destroyed, so its result rests on the "
+    "service's word"
 )
-NO_SCORES = "no scores of it are named: what is told of it rests on the service"
+NO_SCORES = "the certificate names no scores for it: its result rests on the service's word"
 DIGEST = re.compile(r"(?:^|sha256 )([0-9a-f]{64})$")
 SCORED = "needs the scores (--scores), and the release that judged"
 UNNAMED = "needs the scores, and the certificate names none"
@@ -103,18 +104,18 @@ def _compare(
     *,
     unjudged: bool = False,
 ) -> list[Line]:
-    told = UNTOLD if attempt is None else spelled(attempt)
+    stated = UNLISTED if attempt is None else spelled(attempt)
     if digest in used:
-        return [compare(ATTEMPT, told, f"its scores {digest} are those of another verdict")]
+        return [compare(ATTEMPT, stated, f"its scores {digest} are those of another verdict")]
     used.add(digest)
     found = {sha256(file).hexdigest(): file for file in given.scores}
     if digest not in found:
-        return [skipped(ATTEMPT, told, f"its scores {digest} were not given (--scores)")]
-    from workers.judge.recheck.judged import compare_attempt, compare_untold
+        return [skipped(ATTEMPT, stated, f"its scores {digest} were not given (--scores)")]
+    from workers.judge.recheck.judged import compare_attempt, compare_unlisted
 
     if attempt is not None:
         return compare_attempt(said, given, attempt, found[digest])
-    return compare_untold(said, given, found[digest], unjudged=unjudged)
+    return compare_unlisted(said, given, found[digest], unjudged=unjudged)
 
 
 def list_checks(said: Predicate, given: RecheckFiles) -> list[Line]:

@@ -60,7 +60,9 @@ def resum(claim: RidgeClaim, masked: MaskedClaim) -> Recomputed:
     moment += entries[triangle : triangle + d * c].reshape(d, c)
     rows = before.rows + int(entries[-1])
     if int(entries[-1]) != len(added) - len(released):
-        raise RefutedRoundError("the sum is of another number of rows than the ids with it")
+        raise RefutedRoundError(
+            "the sum covers another number of rows than the ids sent with it"
+        )
     if rows < 0 or sum(entries[-c - 1 : -1].tolist()) != int(entries[-1]):
         raise RefutedRoundError("the label counts in the sum are not those of its rows")
     return Recomputed(gram, moment, rows)

@@ -73,7 +73,7 @@ def _opened(
     signature = base64.b64decode(document.pop("signature"), validate=True)
     sender, step, body = document["from"], document["step"], document["body"]
     if document["plan"] != digest or sender not in claim.plan["members"]:
-        raise RefutedRoundError("a message is of another round")
+        raise RefutedRoundError("a message belongs to another round")
     if not _signed(keys[sender], SIGNED + _canonical(document), signature):
         raise RefutedRoundError("a message is not signed by its sender")
     return sender, step, body

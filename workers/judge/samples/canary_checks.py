@@ -16,7 +16,7 @@ from workers.judge.samples.empirical_claim import EmpiricalClaim
 
 SPEC = CHECKS["canary"]
 MISSING = "not measured: no canary"
-NO_ROWS = "not measured: no unseen row is of another class than the target"
+NO_ROWS = "not measured: every unseen row has the target class"
 
 
 @TESTS.check("canary")

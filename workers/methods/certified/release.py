@@ -87,11 +87,11 @@ class Release:
         except (RefusedError, AttributeError, KeyError, TypeError, ValueError, OverflowError):
             whole = False
         if not whole:
-            raise CheckpointError("the release is damaged: start the unlearning anew")
+            raise CheckpointError("the release is damaged: restart the unlearning")
         if fields["pin"] != pin:
             raise CheckpointError(
-                "the release is of another unlearning (model, request, method or data "
-                "differ): start anew"
+                "the release belongs to another unlearning (model, request, method or data "
+                "differ): restart it"
             )
         return release
 

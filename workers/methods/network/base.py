@@ -94,9 +94,9 @@ class UnlearningCase:
     def __post_init__(self) -> None:
         check_weights(self.network, self.weights)
         if self.request.clients & self.retained.rows.keys():
-            raise RefusedError("a client to be forgotten is among those who stay")
+            raise RefusedError("a client to forget is among the retained ones")
         if not self.retained.rows:
-            raise RefusedError("nobody would stay: delete the model instead")
+            raise RefusedError("no client would be retained: delete the model instead")
         if self.targets is not None and set(self.targets.rows) != set(self.request.targets):
             raise RefusedError("the target side must hold exactly the clients of the request")
 

@@ -23,15 +23,15 @@ from workers.training.networks.registry import Network
 class Sizes:
     """Numbers of training rows to retain and to forget, and of validation rows."""
 
-    stays: int
-    goes: int
+    retained: int
+    forget: int
     validation: int
 
 
-def retraining_flops(network: Network, config: TrainingConfig, stays: int) -> int:
-    """Return about the cost of `retrain` on `stays` rows: exact with full participation."""
+def retraining_flops(network: Network, config: TrainingConfig, retained: int) -> int:
+    """Return about the cost of `retrain` on `retained` rows: exact with full participation."""
     passes = config.rounds * config.participation * config.local.epochs
-    return int(passes * stays * training_flops(network, config.local.loss))
+    return int(passes * retained * training_flops(network, config.local.loss))
 
 
 def most_flops(
@@ -40,17 +40,17 @@ def most_flops(
     """Return about the most operations a method takes, None without an estimate."""
     if isinstance(method, Puf):
         epochs = config.local.epochs if method.epochs is None else method.epochs
-        asked = sizes.goes + (sizes.stays if method.mode == "regular" else 0)
+        asked = sizes.forget + (sizes.retained if method.mode == "regular" else 0)
         step = int(epochs * asked * training_flops(network, config.local.loss))
         after = _after(method.guard, method.recovery, network, config, sizes)
         return method.cycles * (step + after) + _ceiling(method.guard, network, sizes)
     if isinstance(method, HfKcu):
         loss = config.local.loss
-        asked = sizes.goes + (sizes.stays if method.drift == "ask" else 0)
+        asked = sizes.forget + (sizes.retained if method.drift == "ask" else 0)
         gradients = asked * operation_flops(network, loss, "gradient")
         products = method.iterations + 1  # one of them tells whether the matrix is symmetric
         products += method.probes if method.preconditioner == "diagonal" else 0
-        taken = products * method.curvature_rows * sizes.stays
+        taken = products * method.curvature_rows * sizes.retained
         solved = int(taken * operation_flops(network, loss, method.product))
         after = _after(method.guard, method.recovery, network, config, sizes)
         each = gradients + solved + after
@@ -69,11 +69,13 @@ def _after(
 ) -> int:
     """Return the operations of shortening a step and recovering from it."""
     judged = 0 if guard is None else 1 + guard.trials
-    forget = 0 if guard is None or guard.forget is None else min(guard.forget_rows, sizes.goes)
+    forget = (
+        0 if guard is None or guard.forget is None else min(guard.forget_rows, sizes.forget)
+    )
     judged += 0 if recovery.within is None else 1 + recovery.rounds
     epochs = config.local.epochs if recovery.epochs is None else recovery.epochs
     passes = recovery.rounds * config.participation * epochs
-    trained = int(passes * sizes.stays * training_flops(network, config.local.loss))
+    trained = int(passes * sizes.retained * training_flops(network, config.local.loss))
     asked = judged * sizes.validation + (0 if guard is None else (1 + guard.trials) * forget)
     return trained + asked * forward_flops(network)
 

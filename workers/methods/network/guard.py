@@ -160,7 +160,9 @@ def guarded_step(
         there = ceiling.judge(start)
         work, known = work + there.work, there.loss
         if not isfinite(known):
-            raise DivergedError("the model has no finite loss on the rows that go: retrain it")
+            raise DivergedError(
+                "the model has no finite loss on the rows to forget: retrain it"
+            )
         if known >= ceiling.loss:
             return Stepped(start, 0.0, asked, first.loss, (), work, known)
     for _ in range(guard.trials):
@@ -213,7 +215,7 @@ def take_step(
         )
     if guard.forget is not None and ceiling is None:
         raise RefusedError(
-            "this method does not ask the rows that go for their loss: leave `forget` out"
+            "this method does not evaluate the loss on the rows to forget: leave `forget` out"
         )
     return guarded_step(candidate, asked, judge=judge, guard=guard, ceiling=ceiling)
 

@@ -114,7 +114,7 @@ class Puf:
         left = _ask(case, case.targets, list(case.targets.rows), self.epochs)
         if left.faults:
             raise TargetError(_complaint(left.faults))
-        work, stay = left.work, None
+        work, kept = left.work, None
         if self.mode == "regular":
             # A target keeps its other rows out of this round (section IV-C, sample unlearning).
             others = case.retained.rows.keys() - set(case.request.targets)
@@ -125,9 +125,9 @@ class Puf:
                     "hf-kcu or retrain"
                 )
             asked = sample(others, case.config, case.config.rounds + 1)
-            stay = _ask(case, case.retained, asked, None, minimum)
-            work = replace(work + stay.work, rounds=1)
-        base, backward = self._directions(case.weights, left, stay)
+            kept = _ask(case, case.retained, asked, None, minimum)
+            work = replace(work + kept.work, rounds=1)
+        base, backward = self._directions(case.weights, left, kept)
         stepped = take_step(
             lambda step: moved(base, backward, step),
             self.asked,
@@ -136,19 +136,19 @@ class Puf:
             ceiling=ceiling,
         )
         notes = {"puf.weighting": self.weighting, **stepped.notes()}
-        if stay is not None and stay.faults:
-            notes["puf.dropped"] = str(len(stay.faults))
+        if kept is not None and kept.faults:
+            notes["puf.dropped"] = str(len(kept.faults))
         return Step(stepped.weights, work + stepped.work, notes)
 
     def _directions(
-        self, weights: Weights, left: CollectedRound, stay: CollectedRound | None
+        self, weights: Weights, left: CollectedRound, kept: CollectedRound | None
     ) -> tuple[Weights, Mapping[str, torch.Tensor]]:
         """Return w + η_r Δ⁺ (float64, so that the step is rounded once) and -Δ⁻."""
-        total = _rows(left.updates) + (_rows(stay.updates) if stay is not None else 0)
+        total = _rows(left.updates) + (_rows(kept.updates) if kept is not None else 0)
         backward = {name: -part for name, part in self._sum(left.updates, total).items()}
         base = {name: part.double() for name, part in weights.items()}
-        if stay is not None:
-            for name, part in self._sum(stay.updates, total).items():
+        if kept is not None:
+            for name, part in self._sum(kept.updates, total).items():
                 base[name] = base[name] + self.retained_rate * part
         return base, backward
 

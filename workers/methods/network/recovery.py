@@ -94,11 +94,11 @@ class Progress:
         except (RefusedError, AttributeError, KeyError, TypeError, ValueError, OverflowError):
             whole = False
         if not whole:
-            raise CheckpointError("the progress is damaged: start the unlearning anew")
+            raise CheckpointError("the progress is damaged: restart the unlearning")
         if fields["pin"] != pin:
             raise CheckpointError(
-                "the progress is of another unlearning (model, request, method or data "
-                "differ): start anew"
+                "the progress belongs to another unlearning (model, request, method or data "
+                "differ): restart it"
             )
         return progress
 

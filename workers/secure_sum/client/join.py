@@ -75,7 +75,7 @@ class Joining:
                     return work
             if end is not None and monotonic() > end:
                 raise RoundError(
-                    "the round has not ended in time: it goes on without this member"
+                    "the round has not ended in time: it continues without this member"
                 )
             sleep(pause)
 
@@ -88,7 +88,7 @@ class Joining:
         if state in ENDED or state == "summing" or state in self.taken:
             return work
         if not work["member"]:
-            raise RoundError("the round goes on without this member: a step's time was over")
+            raise RoundError("the round continues without this member: a step timed out")
         member = self._member(work)
         match state:
             case "advertise":
@@ -109,7 +109,7 @@ class Joining:
             if error.slug == "conflict":
                 raise RefusedError(
                     "rows of the data were erased from this model and stay erased: take them "
-                    "out of the data, or join to release only; this round goes on without you"
+                    "out of the data, or join to release only; this round continues without you"
                 ) from error
             raise
         self.taken.add(state)

@@ -170,19 +170,21 @@ class Record:
 
     def _check(self, known: dict[str, Any], plan: RoundPlan) -> None:
         if known["configuration"] != plan.configuration:
-            raise PlanError("the model is described otherwise than in an earlier round: leave")
+            raise PlanError(
+                "the model's description differs from that of an earlier round: leave"
+            )
         if (plan.least_contributors, plan.least_rows) != (known["contributors"], known["rows"]):
             raise PlanError(
-                "the least contributors or records of the model are others than in an earlier "
-                "round: leave this round and ask the operator"
+                "the minimum numbers of contributors or records differ from those of an "
+                "earlier round: leave this round and ask the operator"
             )
         one = known["rounds"].get(plan.round_id)
         if one is not None and one["plan"] != plan.digest.hex():
             raise PlanError("the service shows another plan of a round that was joined before")
         if one is not None and one["state"] != JOINED:
             raise PlanError(
-                "this member has sent its input to this round before, and the masks are gone "
-                "with that process: it has dropped out"
+                "this member has already sent its input to this round, and the masks were "
+                "lost with that process: it has dropped out"
             )
 
     def _round(self, plan: RoundPlan) -> dict[str, Any]:

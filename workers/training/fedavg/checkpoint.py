@@ -112,7 +112,8 @@ class Checkpoint:
             raise CheckpointError("the checkpoint is damaged: resume from an earlier one")
         if fields["pin"] != pin:
             raise CheckpointError(
-                "the checkpoint is of another run (network, configuration, clients, start or "
+                "the checkpoint belongs to another run (network, configuration, clients, "
+                "start or "
                 "data differ): start from the first round"
             )
         _check_state(checkpoint.state, network, config)

@@ -41,7 +41,7 @@ def scorer(file: bytes, network: Network) -> Scorer:
     """
     named, weights = decode_weights(file)
     if named != network:
-        raise ArtifactError("the model file is of another network than registered")
+        raise ArtifactError("the model file has another architecture than registered")
 
     def scores(data: ClientData) -> Scores:
         check_data(network, data)

@@ -157,7 +157,7 @@ def test_a_key_that_the_log_does_not_name_signs_nothing(made: Installation) -> N
     (settings.keys_dir / LOG_KEY).write_text("pkcs11:token=lethe;object=log-2\n")
     append(ledger, entry(0))
     assert ledger.verifier == own
-    assert "another than at the start" in failing(made)
+    assert "differs from the one loaded at the start" in failing(made)
 
 
 def test_another_log_key_of_the_token_is_refused_at_the_start(made: Installation) -> None:

@@ -96,7 +96,7 @@ def test_each_state_that_lasts_is_told(installation: Installation, receiver: Rec
         assert answer.status_code == 200, answer.text
         call_back(installation)
         states.append(told(installation, receiver)[-1]["data"]["state"])
-        assert callbacks(installation)[0]["told"] == states[-1]
+        assert callbacks(installation)[0]["delivered_state"] == states[-1]
     installation.drain()
     call_back(installation)
     assert [*states, told(installation, receiver)[-1]["data"]["state"]] == [
@@ -132,7 +132,7 @@ def test_what_was_overtaken_while_a_receiver_was_away_is_not_sent(
     operator("POST", f"/v1/cases/{made['ref']}/pause", json=body)
     call_back(installation)
     [known] = callbacks(installation)
-    assert known["told"] is None
+    assert known["delivered_state"] is None
     operator("POST", f"/v1/cases/{made['ref']}/resume")
     pass_time(installation, seconds=6)
     call_back(installation)

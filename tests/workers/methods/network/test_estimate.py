@@ -34,8 +34,8 @@ METHODS: dict[str, tuple[str, dict[str, Any]]] = {
 
 def sizes_of(asked: UnlearningCase) -> Sizes:
     assert asked.targets is not None
-    stays, goes = sum(asked.retained.rows.values()), sum(asked.targets.rows.values())
-    return Sizes(stays, goes, len(VALIDATION))
+    retained, forget = sum(asked.retained.rows.values()), sum(asked.targets.rows.values())
+    return Sizes(retained, forget, len(VALIDATION))
 
 
 @pytest.mark.parametrize("named", METHODS)
@@ -53,7 +53,7 @@ def test_a_retraining_is_reckoned_exactly() -> None:
     asked = case()
     pinned = replace(asked, data="x")
     took = make("retrain").run(pinned).work.flops
-    assert retraining_flops(NETWORK, CONFIG, sizes_of(asked).stays) == took
+    assert retraining_flops(NETWORK, CONFIG, sizes_of(asked).retained) == took
     half = replace(CONFIG, participation=0.5)
     assert retraining_flops(NETWORK, half, 100) == retraining_flops(NETWORK, CONFIG, 50)
 
@@ -68,7 +68,7 @@ def test_the_numbers_in_the_documentation() -> None:
     shape = {"channels": 1, "height": 28, "width": 28, "classes": 10}
     cnn, sizes = network("simple-cnn", shape), Sizes(8000, 800, 2000)
     config = TrainingConfig(rounds=10, seed=0, local=LocalConfig(epochs=1.0))
-    whole = retraining_flops(cnn, config, sizes.stays)
+    whole = retraining_flops(cnn, config, sizes.retained)
     asked: list[tuple[str, dict[str, Any]]] = [
         ("puf-special", {}),
         ("hf-kcu", {"curvature_rows": 0.1}),

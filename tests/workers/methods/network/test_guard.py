@@ -146,7 +146,7 @@ def test_what_is_forgotten_before_the_step_needs_none(loss: float) -> None:
     assert stepped.notes()["step.used"] == "0"
     for bad in (math.nan, math.inf):  # otherwise a target could suppress the step
         none = Ceiling(partial(judged_as, bad), 2.0)
-        with pytest.raises(DivergedError, match="rows that go"):
+        with pytest.raises(DivergedError, match="rows to forget"):
             guarded_step(line, 10.0, judge=Parabola(), guard=guard, ceiling=none)
     assert stepped.notes()["step.loss-after"] == "1"
 

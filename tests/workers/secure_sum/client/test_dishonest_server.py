@@ -192,11 +192,14 @@ def test_sums_that_differ_by_too_few_members(later: dict[str, int], refused: boo
 
 
 CHANGED: dict[str, tuple[dict[str, Any], str]] = {
-    "threshold-of-contributors": ({"round_id": another(2), "least_contributors": 2}, "least"),
-    "threshold-of-rows": ({"round_id": another(2), "least_rows": 1}, "least"),
-    "configuration": ({"round_id": another(2), "configuration": "cd" * 32}, "otherwise"),
+    "threshold-of-contributors": ({"round_id": another(2), "least_contributors": 2}, "minimum"),
+    "threshold-of-rows": ({"round_id": another(2), "least_rows": 1}, "minimum"),
+    "configuration": (
+        {"round_id": another(2), "configuration": "cd" * 32},
+        "description differs",
+    ),
     "second-plan": ({"version": 9}, "another plan of a round"),
-    "same-round-again": ({}, "has sent its input to this round before"),
+    "same-round-again": ({}, "already sent its input to this round"),
 }
 
 

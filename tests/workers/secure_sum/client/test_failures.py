@@ -193,7 +193,7 @@ def test_who_was_given_up_is_told(learned: Masked) -> None:
     round_id, joining = started(learned, *FOUR)
     learned.take(joining[:3], 1)
     learned.end_step(round_id)
-    with pytest.raises(RoundError, match="goes on without this member"):
+    with pytest.raises(RoundError, match="continues without this member"):
         joining[3].step()
 
 

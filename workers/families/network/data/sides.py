@@ -66,14 +66,14 @@ def validation(
     """Return the validation on retained held-out rows, on a device, None if there are none."""
     parts = []
     for own in rows.values():
-        stay = torch.tensor(
+        retained_held_out = torch.tensor(
             [
                 bool(out) and record not in leaving
                 for record, out in zip(own.records, own.held, strict=True)
             ]
         )
-        if bool(stay.any()):
-            parts.append(own.data.only(stay))
+        if bool(retained_held_out.any()):
+            parts.append(own.data.only(retained_held_out))
     if not parts:
         return None
     joined = ClientData(

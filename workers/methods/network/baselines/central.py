@@ -77,13 +77,13 @@ class Gathered:
     bytes: int
 
     @property
-    def stay(self) -> ClientData:
+    def retained_rows(self) -> ClientData:
         """The retained rows, if requested."""
         assert self.retained is not None, "a method asks for the pools it declares"
         return self.retained
 
     @property
-    def leave(self) -> ClientData:
+    def forget_rows(self) -> ClientData:
         """The rows to forget, if requested."""
         assert self.forget is not None, "a method asks for the pools it declares"
         return self.forget

@@ -30,6 +30,6 @@ class Finetune(DescentMethod):
         descent = Descent(case, self.passes(), rows.device)
         for epoch in range(self.epochs):
             seed = derive(rows.seed, "epoch", epoch)
-            loss = descent.epoch(rows.stay, descent.loss, seed=seed, augment=True)
+            loss = descent.epoch(rows.retained_rows, descent.loss, seed=seed, augment=True)
             tell(epoch + 1, self.epochs, loss)
         return Step(descent.weights, descent.work, descent.notes(self.epochs))

@@ -43,7 +43,7 @@ class L1Sparsity(DescentMethod):
     def step(self, case: UnlearningCase, rows: Gathered, tell: Tell) -> Step:
         """Return the weights after all epochs. Raises RefusedError for a single step."""
         descent = Descent(case, self.passes(), rows.device)
-        steps = self.epochs * -(-len(rows.stay) // descent.config.batch_size)
+        steps = self.epochs * -(-len(rows.retained_rows) // descent.config.batch_size)
         if steps < 2:
             raise RefusedError("a penalty cannot decay in one step: ask for more epochs")
 
@@ -53,7 +53,7 @@ class L1Sparsity(DescentMethod):
 
         for epoch in range(self.epochs):
             seed = derive(rows.seed, "epoch", epoch)
-            mean = descent.epoch(rows.stay, loss, seed=seed, augment=True)
+            mean = descent.epoch(rows.retained_rows, loss, seed=seed, augment=True)
             tell(epoch + 1, self.epochs, mean)
         notes = {"l1.penalty": f"{self.penalty:.6g}", **descent.notes(self.epochs)}
         return Step(descent.weights, descent.work, notes)

@@ -126,7 +126,7 @@ class MoDe:
         config = case.config
         seed = derive(config.seed, self.id, "guidance")
         asked = sample(case.retained.rows, replace(config, seed=seed), number)
-        stay = collect(
+        kept = collect(
             make_tasks(case.network, weights, asked, local, round=number, seed=seed),
             case.retained.engine,
             rows=case.retained.rows,
@@ -143,9 +143,9 @@ class MoDe:
         quiet = replace(local, augment="none")
         left = ask(case, case.targets, answer, quiet, seed=seed, weights=weights, round=number)
         check_targets(left.faults)
-        updates = {f"retained {name}": update for name, update in stay.updates.items()}
+        updates = {f"retained {name}": update for name, update in kept.updates.items()}
         updates.update({f"target {name}": update for name, update in left.updates.items()})
-        return updates, replace(stay.work + left.work, rounds=1)
+        return updates, replace(kept.work + left.work, rounds=1)
 
     def _sent(self, case: UnlearningCase, young: Weights) -> Work:
         """Return the work of sending M_d to the targets and labelling their rows once."""

@@ -37,6 +37,6 @@ class NegGrad(DescentMethod):
             return -descent.loss(batch)
 
         for epoch in range(self.epochs):
-            mean = descent.epoch(rows.leave, loss, seed=derive(rows.seed, "epoch", epoch))
+            mean = descent.epoch(rows.forget_rows, loss, seed=derive(rows.seed, "epoch", epoch))
             tell(epoch + 1, self.epochs, mean)
         return Step(descent.weights, descent.work, descent.notes(self.epochs))

@@ -43,7 +43,7 @@ class NegGradPlus(DescentMethod):
     def step(self, case: UnlearningCase, rows: Gathered, tell: Tell) -> Step:
         """Return the weights after all epochs."""
         descent = Descent(case, self.passes(), rows.device)
-        forget = descent.cycle(rows.leave, seed=derive(rows.seed, "forget"))
+        forget = descent.cycle(rows.forget_rows, seed=derive(rows.seed, "forget"))
         each = training_flops(case.network, descent.config.loss)
 
         def loss(batch: Batch) -> torch.Tensor:
@@ -53,7 +53,7 @@ class NegGradPlus(DescentMethod):
 
         for epoch in range(self.epochs):
             seed = derive(rows.seed, "epoch", epoch)
-            mean = descent.epoch(rows.stay, loss, seed=seed, augment=True)
+            mean = descent.epoch(rows.retained_rows, loss, seed=seed, augment=True)
             tell(epoch + 1, self.epochs, mean)
         notes = {"neg-grad.balance": f"{self.balance:.6g}", **descent.notes(self.epochs)}
         return Step(descent.weights, descent.work, notes)

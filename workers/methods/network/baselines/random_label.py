@@ -32,10 +32,10 @@ class RandomLabel(DescentMethod):
 
     def step(self, case: UnlearningCase, rows: Gathered, tell: Tell) -> Step:
         """Return the weights after all epochs. Rows are not augmented: the sets are mixed."""
-        wrong = other_labels(rows.leave.targets, case.network.classes, rows.seed)
+        wrong = other_labels(rows.forget_rows.targets, case.network.classes, rows.seed)
         mixed = ClientData(
-            torch.cat([rows.stay.inputs, rows.leave.inputs]),
-            torch.cat([rows.stay.targets, wrong]),
+            torch.cat([rows.retained_rows.inputs, rows.forget_rows.inputs]),
+            torch.cat([rows.retained_rows.targets, wrong]),
         )
         descent = Descent(case, self.passes(), rows.device)
         for epoch in range(self.epochs):

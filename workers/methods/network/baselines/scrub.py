@@ -83,9 +83,9 @@ class Scrub(DescentMethod):
 
         for epoch in range(self.epochs):
             if epoch < self.max_steps:
-                descent.epoch(rows.leave, disobey, seed=derive(rows.seed, "max", epoch))
+                descent.epoch(rows.forget_rows, disobey, seed=derive(rows.seed, "max", epoch))
             seed = derive(rows.seed, "min", epoch)
-            mean = descent.epoch(rows.stay, obey, seed=seed, augment=True)
+            mean = descent.epoch(rows.retained_rows, obey, seed=seed, augment=True)
             tell(epoch + 1, self.epochs, mean)
         notes = {
             "scrub.alpha": f"{self.alpha:.6g}",

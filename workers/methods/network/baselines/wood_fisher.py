@@ -84,19 +84,19 @@ class WoodFisher:
 
     def step(self, case: UnlearningCase, rows: Gathered, tell: Tell) -> Step:
         """Return w + α F⁻¹ v. Raises RefusedError, before any work, if G is too large."""
-        used, parameters = min(self.samples, len(rows.stay)), count(case.network)
+        used, parameters = min(self.samples, len(rows.retained_rows)), count(case.network)
         if 4 * used * parameters > self.memory:
             fit = self.memory // (4 * parameters)
             raise RefusedError(
                 f"the gradients of {used} rows do not fit the memory allowed: at most {fit} "
                 "samples do; lower samples, or use hf-kcu"
             )
-        drawn = stream(rows.seed, "samples").permutation(len(rows.stay))[:used]
-        chosen = rows.stay.only(torch.from_numpy(drawn).sort().values)
+        drawn = stream(rows.seed, "samples").permutation(len(rows.retained_rows))[:used]
+        chosen = rows.retained_rows.only(torch.from_numpy(drawn).sort().values)
         meter = _Gradients(case, rows.device)
-        forget, retained = meter.mean(rows.leave), meter.mean(rows.stay)
+        forget, retained = meter.mean(rows.forget_rows), meter.mean(rows.retained_rows)
         tell(1, 2, meter.loss)
-        share = len(rows.leave) / (len(rows.leave) + len(rows.stay))
+        share = len(rows.forget_rows) / (len(rows.forget_rows) + len(rows.retained_rows))
         direction = fisher_inverse_times(
             meter.rows(chosen), share * (forget - retained), self.damping
         )

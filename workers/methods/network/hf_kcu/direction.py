@@ -118,22 +118,22 @@ class Leaving:
     weighted: torch.Tensor
 
 
-def drift(stay: torch.Tensor, rows: int, leaving: Leaving) -> float:
+def drift(retained: torch.Tensor, rows: int, leaving: Leaving) -> float:
     """Return ‖(n-m) g_R + m g_F‖ / ‖m g_F‖: 0 at an optimum, relative to what is removed.
 
     Below 1 the two forms point to the same side. Infinite if only the rows to forget have no
     gradient, 0 if no rows have one.
     """
     gone = leaving.rows * leaving.gradient
-    above, below = float((rows * stay + gone).norm()), float(gone.norm())
+    above, below = float((rows * retained + gone).norm()), float(gone.norm())
     if below == 0:
         return 0.0 if above == 0 else inf
     return above / below
 
 
-def newton(stay: torch.Tensor, why: str, found: float | None = None) -> Equation:
+def newton(retained: torch.Tensor, why: str, found: float | None = None) -> Equation:
     """Return the full Newton step of the retained clients, without the targets."""
-    return Equation("newton", why, -stay, 1.0, found)
+    return Equation("newton", why, -retained, 1.0, found)
 
 
 def influence(leaving: Leaving, rows: int, why: str, found: float | None) -> Equation:
@@ -141,19 +141,21 @@ def influence(leaving: Leaving, rows: int, why: str, found: float | None) -> Equ
     return Equation("influence", why, leaving.weighted, leaving.rows / rows, found)
 
 
-def choose(stay: torch.Tensor, rows: int, leaving: Leaving, limit: float | None) -> Equation:
+def choose(
+    retained: torch.Tensor, rows: int, leaving: Leaving, limit: float | None
+) -> Equation:
     """Return `influence` if the drift is at most the limit (None: finite), else `newton`.
 
     Without any gradient of the rows to forget there is nothing for influence to remove.
     """
-    found = drift(stay, rows, leaving)
+    found = drift(retained, rows, leaving)
     if limit is None:
         if isfinite(found):
             return influence(leaving, rows, "the targets answered", found)
-        return newton(stay, "the rows that go have no gradient", found)
+        return newton(retained, "the rows to forget have no gradient", found)
     if found <= limit:
         return influence(leaving, rows, f"drift at most {limit:.3g}", found)
-    return newton(stay, f"not converged: drift above {limit:.3g}", found)
+    return newton(retained, f"not converged: drift above {limit:.3g}", found)
 
 
 def corrected(case: UnlearningCase, settings: Settings, asking: Asking) -> Direction:
@@ -181,8 +183,8 @@ def corrected(case: UnlearningCase, settings: Settings, asking: Asking) -> Direc
         assert isinstance(leaving, Leaving)  # of the form influence
         equation = influence(leaving, rows, "asked for", None)
     else:
-        stay = to_vector(weighted_mean(answers)) + penalty * theta
-        equation = _equation(settings, stay, rows, leaving)
+        retained = to_vector(weighted_mean(answers)) + penalty * theta
+        equation = _equation(settings, retained, rows, leaving)
     right, scale = equation.right, equation.scale
     panel = _chosen(panel, settings)
     solution, restarts = solve_on(panel, right, settings)
@@ -202,13 +204,13 @@ def corrected(case: UnlearningCase, settings: Settings, asking: Asking) -> Direc
 
 
 def _equation(
-    settings: Settings, stay: torch.Tensor, rows: int, leaving: Leaving | str
+    settings: Settings, retained: torch.Tensor, rows: int, leaving: Leaving | str
 ) -> Equation:
     if isinstance(leaving, str):
-        return newton(stay, leaving)
+        return newton(retained, leaving)
     if settings.form == "influence":
-        return influence(leaving, rows, "asked for", drift(stay, rows, leaving))
-    return choose(stay, rows, leaving, settings.newton_above)
+        return influence(leaving, rows, "asked for", drift(retained, rows, leaving))
+    return choose(retained, rows, leaving, settings.newton_above)
 
 
 def penalty_of(case: UnlearningCase) -> float:

@@ -75,11 +75,11 @@ def test_the_pools_are_the_rows_of_the_request_in_the_order_of_names() -> None:
     backwards = {name: case.retained.rows[name] for name in sorted(case.retained.rows)[::-1]}
     case = replace(case, retained=Side(case.retained.engine, backwards))
     rows = gather(case, frozenset({"forget", "retained"}), "x")
-    for name, found in (("forget", rows.leave), ("retained", rows.stay)):
+    for name, found in (("forget", rows.forget_rows), ("retained", rows.retained_rows)):
         inputs, targets = pooled(name)
         assert np.array_equal(found.inputs.double().numpy(), inputs)
         assert np.array_equal(found.targets.numpy(), targets)
-    assert (len(rows.stay), len(rows.leave)) == (STAY, LEAVE)
+    assert (len(rows.retained_rows), len(rows.forget_rows)) == (STAY, LEAVE)
 
 
 @pytest.mark.parametrize("method", ALL)

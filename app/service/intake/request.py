@@ -21,7 +21,7 @@ LIFE = timedelta(minutes=15)  # lifetime of a code that was sent
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Asked:
+class IntakeRequest:
     """A request on the intake page. It has no repr, so that no traceback prints the value."""
 
     kind: str
@@ -39,9 +39,9 @@ class Asked:
         }
 
 
-def asked_of(document: dict[str, Any]) -> Asked:
+def request_of(document: dict[str, Any]) -> IntakeRequest:
     """Return the request of a document that `as_json` made."""
-    return Asked(
+    return IntakeRequest(
         document["kind"],
         document["value"],
         cast(Regulation, document["regulation"]),
@@ -55,7 +55,7 @@ def salt_of(root_secret: RootSecret, ref: str) -> bytes:
 
 
 def statement_of(
-    root_secret: RootSecret, ref: str, asked: Asked, expires: datetime, service: str
+    root_secret: RootSecret, ref: str, asked: IntakeRequest, expires: datetime, service: str
 ) -> IntakeStatement:
     """Return the statement that the browser's key signs. service: the page's site."""
     return IntakeStatement(
