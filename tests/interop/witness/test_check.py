@@ -5,13 +5,10 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 from tests.docs.markdown import REPOSITORY, read
 from tests.interop.witness.record import BEGIN, END, REQUIRED
 
 
-@pytest.mark.full
 def test_it_fails_if_the_packages_cannot_be_installed(tmp_path: Path) -> None:
     environment = os.environ | {"PIP_NO_INDEX": "1", "PYTHON": sys.executable}
     done = subprocess.run(
