@@ -210,7 +210,7 @@ PAGES = {
         serves={"lethe log watch": "size "},
         who="iris",
         base=True,
-        extras=["python3 -c 'from workers.provenance", "lethe certificate recheck"],
+        extras=["lethe certificate recheck"],
     ),
     "docs/witnesses.md": Page(
         prepare=witnesses,
