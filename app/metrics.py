@@ -40,7 +40,7 @@ from app.witnesses.rows import Rows
 from app.witnesses.standing import are_up, contradictions, standings
 from lethe.certificates.statement import Outcome
 from lethe.errors import LetheError
-from models import Certificate, Delivery, ErasureRequest, Job
+from models import Certificate, Delivery, ErasureRequest, Job, ScheduleLease
 from models.database.types import clock
 from models.erasure_request import OPEN
 
@@ -219,6 +219,7 @@ def _database(services: Services) -> list[Family]:
         leases = columns(func.count()).where(
             col(Job.lease_until) > now, col(Job.done_at).is_(None)
         )
+        schedule = columns(func.count()).where(col(ScheduleLease.until) > now)  # of one row
         notices = _zeros((WAITING, DELIVERED, FAILED, DROPPED)) | _grouped(
             session, columns(col(Delivery.state), func.count()).group_by(col(Delivery.state))
         )
@@ -260,6 +261,11 @@ def _database(services: Services) -> list[Family]:
             ),
             Family("lethe_jobs", "gauge", "Unfinished jobs.", queued, ("kind", "stage")),
             _gauge("lethe_leases_held", "Jobs a worker holds.", _number(session, leases)),
+            _gauge(
+                "lethe_schedule_running",
+                "Whether a process runs the schedule: it holds the lease.",
+                _number(session, schedule),
+            ),
             _gauge(
                 "lethe_queue_oldest_seconds",
                 "Age of the oldest unfinished job that waits for no answer from outside.",

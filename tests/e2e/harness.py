@@ -93,9 +93,10 @@ class Processes:
         until(ready.exists, "the API to start", self.api)
         self.base_url = json.loads(ready.read_text())["base_url"]
 
-    def start_worker(self, fault: str = "") -> None:
-        """Start a worker with its schedule."""
-        self.worker = self._spawn(["worker", "--beat"], "worker.log", fault)
+    def start_worker(self, fault: str = "", *, beat: bool = True) -> None:
+        """Start a worker, with the schedule unless `beat` is False."""
+        command = ["worker", "--beat"] if beat else ["worker"]
+        self.worker = self._spawn(command, "worker.log", fault)
 
     def _spawn(self, arguments: Sequence[str], log: str, fault: str) -> Process:
         with (self.directory / log).open("ab") as output:

@@ -7,6 +7,7 @@ import json
 import os
 import re
 import subprocess
+from base64 import b64decode
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,8 +20,13 @@ from lethe.log.checkpoint import open_checkpoint
 from lethe.log.note import parse_log_vkey
 from tests.app.witnesses.three import two_lines
 from tests.e2e.harness import LETHE, Processes
+from tests.interop.witness import record
 from tests.lethe.witness.liars import lying, nowhere
 from tests.small import MODEL
+
+# Why aics-tlog refuses.
+FEWER = "quorum not met: 2 valid fresh cosignatures < 3"
+ABSENT = "the leaf is not included at this index under the checkpoint"
 
 
 @contextmanager
@@ -165,38 +171,49 @@ def test_witness_and_verifier_of_others_accept_log_and_certificate(
         passed = verify(registered, file, quorum)
         assert passed["result"] == "PASS", passed
         assert passed["detail"] == "3 of 5 witnesses of the policy signed: its quorum is met"
+        counted = "cosigned: `lethe certificate verify --policy` counts its line"
+        ran = [("aics-witness serve", "checkpoints of the running log", counted)]
 
-        # Their verifier: the certificate's checkpoint, its entry in the tiles, their quorum.
+        # Their verifier: the certificate's checkpoint, its leaf in the tiles, their quorum.
         entry = json.loads(file.read_bytes())["verificationMaterial"]["tlogEntries"][0]
         proof = entry["inclusionProof"]
         note.write_text(proof["checkpoint"]["envelope"])
+        leaf, another = tmp_path / "leaf", tmp_path / "another"
+        leaf.write_bytes(b64decode(entry["canonicalizedBody"]))
+        another.write_bytes(leaf.read_bytes() + b" ")
         trusted = ["--log-key", log, "--witness-key", other, "--witness-key", first]
-        done = aics("tlog", "verify-checkpoint", "--note", str(note), *trusted, "--quorum", "2")
-        assert done.returncode == 0, done.stdout + done.stderr
         tiles = ["--tiles", f"{registered.base_url}/v1/log"]
-        included = aics(
-            *("tlog", "verify-inclusion", "--index", proof["logIndex"], *tiles),
-            *("--checkpoint", str(note), *trusted, "--quorum", "2"),
-        )
-        assert included.returncode == 0, included.stdout + included.stderr
-        grown = aics(
-            *(
-                "tlog",
-                "verify-consistency",
-                "--old-checkpoint",
-                str(note),
-                *tiles,
-                "--log-key",
-                log,
+
+        def tlog(command: str, *more: str, given: str, why: str = "") -> None:
+            """Have it accept, or refuse with a reason."""
+            done = aics("tlog", command, *more)
+            said = json.loads(done.stdout)
+            assert (done.returncode, said["ok"]) == (int(bool(why)), not why), said
+            assert why in str(said), said
+            ran.append(
+                (f"aics-tlog {command}", given, f"refused: {why}" if why else "accepted")
             )
+
+        checkpoint = ["--note", str(note), *trusted, "--quorum"]
+        signed = (
+            "the certificate's checkpoint, the keys of the log and of two witnesses, quorum "
         )
-        assert grown.returncode == 0, grown.stdout + grown.stderr
+        tlog("verify-checkpoint", *checkpoint, "2", given=f"{signed}2")
+        tlog("verify-checkpoint", *checkpoint, "3", given=f"{signed}3", why=FEWER)
+        at = ["--index", proof["logIndex"], *tiles, "--checkpoint", str(note), *trusted]
+        at += ["--quorum", "2", "--leaf"]
+        tiles_of = "leaf, its index, and the log's tiles"
+        tlog("verify-inclusion", *at, str(leaf), given=f"the certificate's {tiles_of}")
+        tlog("verify-inclusion", *at, str(another), given=f"another {tiles_of}", why=ABSENT)
+        grown = ["--old-checkpoint", str(note), *tiles, "--log-key", log]
+        both = "the certificate's checkpoint, and the latest one with the log's tiles"
+        tlog("verify-consistency", *grown, given=both)
         # And their witness holds what the log serves as witnessed.
         witnessed = httpx2.get(f"{registered.base_url}/v1/log/witnessed").text
-        key = parse_log_vkey(log)
+        size = open_checkpoint(witnessed, parse_log_vkey(log)).size
         status = json.loads(aics("witness", "status", *config, "--json").stdout)
-        assert str(open_checkpoint(witnessed, key).size) in json.dumps(status)
-        fewer = aics(
-            "tlog", "verify-checkpoint", "--note", str(note), *trusted, "--quorum", "3"
-        )
-        assert fewer.returncode != 0
+        assert str(size) in json.dumps(status)
+        same = "it holds the size that `/v1/log/witnessed` has"
+        ran.append(("aics-witness status", "nothing", same))
+    if (page := os.environ.get("LETHE_TEST_WITNESS_RECORD")) is not None:
+        record.write(Path(page), programs, ran)

@@ -11,29 +11,12 @@ from tests.lethe.certificates.test_verify import FIRST as ONE
 from tests.lethe.certificates.test_verify import SECOND as OTHER
 from tests.lethe.certificates.test_verify import THIRD as AWAY
 from tests.lethe.log.logs import log_files
-from tests.packaging.dockerfile import Sandbox, Stage
+from tests.packaging.base_install import PROGRAMS, base_install
+from tests.packaging.dockerfile import Sandbox
 
 pytestmark = pytest.mark.timeout(600)
 
-INSTALL = Stage(
-    base="python",
-    name="base-install",
-    steps=[
-        ("WORKDIR", "/src"),
-        ("RUN", "python -m venv --without-pip /opt/lethe"),
-        ("COPY", "pyproject.toml constraints.txt README.md LICENSE ./"),
-        ("COPY", "lethe lethe"),
-        ("COPY", "app app"),
-        ("COPY", "migrations migrations"),
-        ("COPY", "models models"),
-        ("COPY", "workers workers"),
-        (
-            "RUN",
-            "python -m pip --python /opt/lethe/bin/python install -c constraints.txt .",
-        ),
-    ],
-)
-PATH = {"PATH": "/opt/lethe/bin:$PATH"}
+PATH = {"PATH": f"{PROGRAMS}:$PATH"}
 SERVES_OR_COMPUTES = {
     "alembic",
     "celery",
@@ -59,9 +42,7 @@ SERVES_OR_COMPUTES = {
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Sandbox:
     """A clean virtual environment with `pip install .`."""
-    sandbox = Sandbox(tmp_path_factory.mktemp("base"))
-    sandbox.build(INSTALL)
-    return sandbox
+    return base_install(tmp_path_factory.mktemp("base"))
 
 
 def test_it_pulls_no_web_framework_database_or_numerics(installed: Sandbox) -> None:

@@ -41,6 +41,10 @@ FAULTS: dict[str, tuple[dict[str, str], dict[str, str]]] = {
         {"lethe_queue_oldest_seconds": "0+60x300", "lethe_leases_held": "0x300"},
         {"lethe_queue_oldest_seconds": "0+60x300", "lethe_leases_held": "1x300"},
     ),
+    "LetheScheduleAway": (
+        {"lethe_schedule_running": "1x293 0x6"},
+        {"lethe_schedule_running": "0x297 1x2"},  # it runs again
+    ),
     "LetheReceiptsMissing": (
         {"lethe_checkpoint_lag_entries": "3x300"},
         {"lethe_checkpoint_lag_entries": "0x300"},

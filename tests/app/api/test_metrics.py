@@ -12,12 +12,13 @@ from sqlalchemy import text, update
 from sqlmodel import col
 
 from app import logs, metrics
+from app.election import Election
 from app.ledger import storage
 from app.metrics import WorkerMetricsError
 from app.schemas.requests import State
 from app.service import health
 from lethe.signing.keys import generate_key
-from models import ErasureRequest, Job
+from models import ErasureRequest, Job, ScheduleLease
 from models.database.types import utcnow
 from tests.app.api.test_requests import problem
 from tests.installation import Installation, make_token
@@ -91,6 +92,20 @@ def test_leases_and_overdue_requests_are_counted(
     assert found["lethe_attempts_total", ()] == 1
     assert found["lethe_requests_overdue", ()] == 1
     assert found["lethe_queue_oldest_seconds", ()] > 365 * 86400
+
+
+def test_whether_a_process_runs_the_schedule_is_told_by_its_lease(
+    ready: Installation, scrape: Callable[[], Samples]
+) -> None:
+    def runs() -> float:
+        return scrape()["lethe_schedule_running", ()]
+
+    assert runs() == 0  # it was never started
+    assert Election(ready.services.engine).leads()
+    assert runs() == 1
+    with ready.services.engine.begin() as connection:  # and it was not renewed
+        connection.execute(update(ScheduleLease).values(until=utcnow()))
+    assert runs() == 0
 
 
 def test_refusals_are_counted_by_their_type(

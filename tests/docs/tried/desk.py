@@ -4,7 +4,8 @@ import os
 import re
 import sys
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -19,6 +20,7 @@ TOKENS = {
     "me": "operator",
     "web-form": "operator",
     "olga": "officer",
+    "iris": "auditor",
 }
 
 
@@ -59,6 +61,13 @@ class Desk:
         assert status == 0, f"{command}: {printed}"
         return printed
 
+    @contextmanager
+    def extras(self) -> Iterator[None]:
+        """On a page of the base install, run the block with all extras."""
+        self.run('BASE="$PATH" PATH="$EXTRAS"')
+        yield
+        self.run('PATH="$BASE"')
+
     def operator(self, name: str = "alice") -> Client:
         """Return a client with the token of that name."""
         return Client(self.service.base_url, token=self.tokens[name])
@@ -86,6 +95,8 @@ class Page:
     serves: servers, and what they print once they are ready.
     settings: of the installation. runs: whether it does; if not, the page starts its own.
     who: whose token is in LETHE_TOKEN, "" for nobody's.
+    base: whether its commands run in an environment of the base install, and see no more of the
+        installation than its URL and a token. extras: those that need an extra, as it says.
     A statement is named by how it begins.
     """
 
@@ -99,6 +110,8 @@ class Page:
     settings: Mapping[str, str] = field(default_factory=dict)
     who: str = "alice"
     runs: bool = True
+    base: bool = False
+    extras: Sequence[str] = ()
 
     def environment(
         self, home: Path, service: Processes, tokens: Mapping[str, str]
@@ -113,7 +126,7 @@ class Page:
             "OPENBLAS_NUM_THREADS": "1",
         }
         if self.runs and self.who:
-            whole = service.environment()
+            whole = {} if self.base else service.environment()
             seen |= {name: value for name, value in whole.items() if name.startswith("LETHE_")}
             seen |= {"LETHE_URL": service.base_url, "LETHE_TOKEN": tokens[self.who]}
         return seen

@@ -1,6 +1,7 @@
 """The pages on auditors, witnesses, notices and the formats of others."""
 
 import json
+import re
 from base64 import b64encode
 from hashlib import sha256
 
@@ -13,10 +14,12 @@ from tests.app.intake.people import Page as Form
 from tests.app.intake.people import Visitor
 from tests.app.intake.test_asking import sign
 from tests.app.protocols.conftest import BUSINESS, DOMAIN, write_processor
+from tests.docs.markdown import blocks
 from tests.docs.tried import files
 from tests.docs.tried.desk import Desk, Page
 from tests.docs.tried.pages_of_models import FILE, certificate, erase
 from tests.docs.tried.pages_of_people import REGISTER, SITE, learn, register
+from tests.e2e.alerts.faults import is_witnessed
 from tests.e2e.harness import Processes, until
 from tests.lethe.certificates import test_audit_report as reports
 from tests.lethe.certificates.build import issuer_key
@@ -27,6 +30,7 @@ from tests.workers.judge.empirical_claims import POLICY
 from tests.workers.judge.recheck.cases import MODEL
 from workers.judge.policy.document import to_document
 
+ROTATED = "rotated.sigstore.json"  # of the issuer's key after its rotation
 RECHECK = "FILE --evidence EVIDENCE --scores SCORES --model MODEL --policy POLICY"
 
 
@@ -105,8 +109,13 @@ def policy(desk: Desk) -> None:
     """Write a policy of the page's witness, with which all processes start again."""
     vkey = desk.found(r"^(witness\.example\.org/w1\+\S+)$", 0)
     url = desk.found(r"^witness at (\S+)", 0)
+    have_witnessed(desk, f"witness a {vkey} {url}\ngroup one 1 a\nquorum one\n")
+
+
+def have_witnessed(desk: Desk, quorum: str) -> None:
+    """Start all processes again with a policy of witnesses, which is in witness.policy."""
     file = desk.directory / "witness.policy"
-    file.write_text(f"witness a {vkey} {url}\ngroup one 1 a\nquorum one\n")
+    file.write_text(quorum)
     desk.service.kill()
     desk.service.more |= {"LETHE_WITNESS_POLICY": str(file), "LETHE_WITNESS_SECONDS": "1"}
     desk.service.restart()
@@ -118,6 +127,7 @@ def witnessed(desk: Desk) -> None:
 
 
 def auditor_guide(desk: Desk) -> None:
+    """Have a certificate of the issuer's first key, and a witnessed one of its second."""
     files.trusted(desk)
     learn(desk, "churn")
     request = erase(desk, "churn", "record-0000001")
@@ -125,14 +135,41 @@ def auditor_guide(desk: Desk) -> None:
     with desk.operator() as operator:
         (desk.directory / "evidence.json").write_bytes(operator.evidence(request))
         (desk.directory / "churn.safetensors").write_bytes(operator.artifact("churn", 2))
+    desk.service.cli("service-key", "rotate", "issuer")
+    (desk.directory / "log.vkey").write_bytes((desk.keys / "log.vkey").read_bytes())
+    made = desk.run("lethe witness init w1 --name witness.example.org/w1 --log log.vkey")
+    ed25519, ml_dsa = re.findall(r"(?m)^witness\.example\.org/w1\+\S+$", made)
+    said = desk.shell.start(f"lethe witness serve w1 --port {desk.port}", "witness at")
+    (url,) = re.findall(r"witness at (\S+)", said)
+    lines = [f"witness a {ed25519} {url}", f"witness b {ml_dsa} {url}", "group both all a b"]
+    have_witnessed(desk, "\n".join([*lines, "quorum both", ""]))
+    desk.run(f"export LETHE_URL={desk.service.base_url}")
+    certificate(desk, erase(desk, "churn", "record-0000002"), ROTATED)
     (desk.directory / "scores.json").write_text("{}")
     (desk.directory / "report.json").write_bytes(reports.file(reports.predicate()))
     (desk.directory / "statistics.json").write_bytes(reports.STATISTICS)
     (desk.directory / "audit.pem").write_text(public_pem(issuer_key().public_key()))
-    (desk.directory / "log.vkey").write_bytes((desk.keys / "log.vkey").read_bytes())
-    (desk.directory / "witness.policy").write_text("quorum none\n")
     desk.run("curl -sf $LETHE_URL/v1/log/trust-root > trust-root.json")
     desk.run(f"file={FILE} issuer=trusted/issuer.pem")
+
+
+def trust_root(desk: Desk) -> None:
+    """The key that the auditor had before the rotation is not enough for what came after it."""
+    said = desk.run(f"lethe certificate verify {ROTATED} --keys trusted/ || test $? = 1")
+    assert said.startswith("NOT AUTHENTIC"), said
+
+
+def program(desk: Desk) -> None:
+    """Run the page's Python too."""
+    (text,) = (one for one in blocks("docs/auditor-guide.md", "python") if "verify(" in one)
+    (desk.directory / "program.py").write_text(text.replace('"FILE"', f'"{FILE}"'))
+    assert desk.run("python3 program.py") == "PASS\nPASS\n"
+
+
+def cosigned(desk: Desk) -> None:
+    """Wait until the witness has cosigned the whole log."""
+    url = desk.service.base_url
+    until(lambda: is_witnessed(url), "its cosignature", desk.service.worker)
 
 
 def verdict(desk: Desk) -> None:
@@ -153,6 +190,7 @@ PAGES = {
         prepare=auditor_guide,
         stands={
             SITE: "{url}",
+            "FILE --trust-root": f"{ROTATED} --trust-root",
             RECHECK: "c.json --evidence e.json --scores s.bin --model m.bin --policy p.json",
             "--issuer-key trusted/issuer.pem": "--issuer-key audit.pem",
             "FILE": FILE,
@@ -163,8 +201,16 @@ PAGES = {
             "LAST": "3",
             "--format pdf": "--format html" if MISSING else "--format pdf",
         },
-        before={"lethe certificate recheck": verdict},
+        before={
+            "lethe certificate verify FILE --trust-root": trust_root,
+            "lethe certificate show FILE": program,
+            "lethe certificate recheck": verdict,
+            "lethe log mirror": cosigned,
+        },
         serves={"lethe log watch": "size "},
+        who="iris",
+        base=True,
+        extras=["lethe certificate recheck"],
     ),
     "docs/witnesses.md": Page(
         prepare=witnesses,

@@ -4,6 +4,8 @@ A page's shell blocks are entered in their order, against an installation of pro
 command must end with 0, or with the status that the page says, and print what the page shows.
 """
 
+import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,6 +22,7 @@ from tests.docs.tried.trying import try_blocks
 from tests.e2e.conftest import FILES
 from tests.e2e.forked import fork_server
 from tests.e2e.harness import Processes, running, stopped
+from tests.packaging.base_install import PROGRAMS, base_install
 from tests.servers import free_port
 
 BLOCKS = {name: found for name in NAMES if (found := blocks_of(read(name)))}
@@ -52,9 +55,15 @@ def begun(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Begun]:
         yield made, tokens, quick
 
 
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The programs of the base install, in an environment of their own."""
+    return base_install(tmp_path_factory.mktemp("base")).path(PROGRAMS)
+
+
 @pytest.mark.parametrize("name", TRIED)
 def test_the_commands_of_a_page_run_and_print_what_it_shows(
-    name: str, begun: Begun, tmp_path: Path
+    name: str, begun: Begun, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     (template, tokens, quick), page = begun, PAGES[name]
     directory, home = tmp_path / "page", tmp_path / "home"
@@ -67,6 +76,11 @@ def test_the_commands_of_a_page_run_and_print_what_it_shows(
             service.start_api()
             service.start_worker()
         environment = page.environment(home, service, tokens) | quick
+        if page.base:
+            del environment["DIRECT"]  # servers are of the base install too
+            others = os.environ["PATH"].replace(f"{Path(sys.executable).parent}:", "")
+            base = request.getfixturevalue("base")
+            environment |= {"PATH": f"{base}:{others}", "EXTRAS": quick["PATH"]}
         with Shell(directory, tmp_path / "entered", environment) as shell:
             desk = Desk(directory, service, shell, free_port(), tokens)
             try_blocks(name, BLOCKS[name], page, desk)

@@ -1,6 +1,7 @@
 """Enter the commands of a page, one after the other, and compare what they print."""
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 
 from tests.docs.tried.desk import Desk, Page, named
 from tests.docs.tried.left_out import is_left_out
@@ -24,7 +25,7 @@ def try_blocks(name: str, blocks: Sequence[Block], page: Page, desk: Desk) -> No
                 + "\n".join(printed)
             )
     assert desk.shell.still_serves(), f"{name}: a server ended"
-    tables = (page.stands, page.before, page.typed, page.exits, page.serves)
+    tables = (page.stands, page.before, page.typed, page.exits, page.serves, page.extras)
     spare = {text for table in tables for text in table} - used
     assert not spare, f"{name} has none of {spare}"
 
@@ -39,7 +40,9 @@ def _enter(place: str, statement: str, desk: Desk, page: Page, used: set[str]) -
     else:
         question = named(statement, page.typed, used)
         typed = "" if question is None else page.typed[question]
-        status, printed = desk.shell.run(entered, typed)
+        with_extra = named(statement, dict.fromkeys(page.extras), used) is not None
+        with desk.extras() if with_extra else nullcontext():
+            status, printed = desk.shell.run(entered, typed)
         printed = printed.replace("[y/N]: ", f"[y/N]: {typed}")  # as a terminal echoes it
         told = named(statement, page.exits, used)
         wanted = 0 if told is None else page.exits[told][: desk.entered[told] + 1][-1]

@@ -81,7 +81,7 @@ def _(made: Watched) -> Iterator[None]:
     made.restart_api()
 
 
-@fault("LetheProcessAway", "the worker is killed (SIGKILL)", short=True)
+@fault("LetheProcessAway", "the worker is killed (SIGKILL)", "LetheScheduleAway", short=True)
 def _(made: Watched) -> Iterator[None]:
     made.stop_worker()
     yield
@@ -124,6 +124,7 @@ def _(made: Watched) -> Iterator[None]:
     "LetheNotReady",
     "another process holds SQLite's lock and does nothing",
     "LetheLogLockSlow",
+    "LetheScheduleAway",
     part="lock",
 )
 def _(made: Watched) -> Iterator[None]:
@@ -131,7 +132,7 @@ def _(made: Watched) -> Iterator[None]:
         yield
 
 
-@fault("LethePartAway", "Redis is killed", "LetheNotReady", part="broker")
+@fault("LethePartAway", "Redis is killed", "LetheNotReady", "LetheScheduleAway", part="broker")
 def _(made: Watched) -> Iterator[None]:
     assert made.redis is not None
     made.redis.kill()
@@ -151,6 +152,7 @@ def _(made: Watched) -> Iterator[None]:
     "LetheQueueStands",
     "the worker is killed, a request is accepted, and the API's clock goes on by two hours",
     "LetheProcessAway",
+    "LetheScheduleAway",
 )
 def _(made: Watched) -> Iterator[None]:
     made.stop_worker()
@@ -162,9 +164,20 @@ def _(made: Watched) -> Iterator[None]:
     made.until_state(request, "certified")
 
 
+@fault("LetheScheduleAway", "the worker is started without `--beat`")
+def _(made: Watched) -> Iterator[None]:
+    made.stop_worker()
+    made.processes.start_worker(beat=False)
+    yield
+    made.restart_worker()
+
+
 @contextmanager
 def ahead(made: Watched, hours: int) -> Iterator[None]:
-    """Have a request wait for an officer's review, and the API's clock go on."""
+    """Have a request wait for an officer's review, and the API's clock go on.
+
+    To that clock the lease of the schedule, which the worker's clock made, has expired.
+    """
     request = made.submit(REVIEWED)
     made.restart_api(LETHE_TEST_HOURS_AHEAD=str(hours))
     yield
@@ -176,6 +189,7 @@ def ahead(made: Watched, hours: int) -> Iterator[None]:
 @fault(
     "LetheRequestDueSoon",
     "a request waits for its review, and the API's clock goes on by 24 days",
+    "LetheScheduleAway",
 )
 def _(made: Watched) -> Iterator[None]:
     with ahead(made, 24 * 24):
@@ -185,6 +199,7 @@ def _(made: Watched) -> Iterator[None]:
 @fault(
     "LetheRequestOverdue",
     "a request waits for its review, and the API's clock goes on by 32 days",
+    "LetheScheduleAway",
 )
 def _(made: Watched) -> Iterator[None]:
     with ahead(made, MONTH_H + 24):
@@ -268,6 +283,7 @@ def _(made: Watched) -> Iterator[None]:
     "LetheLogLockSlow",
     "another process holds SQLite's lock for two seconds again and again, while requests come",
     "LetheNotReady",
+    "LetheScheduleAway",
     "LetheStageErrors",
 )
 def _(made: Watched) -> Iterator[None]:
