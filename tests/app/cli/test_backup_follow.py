@@ -852,7 +852,9 @@ def test_a_database_or_a_directory_that_went_away_is_no_idle_round(
     assert followed.follower.run() is None
     ask(followed.installed, "r1")
     (followed.directory / PIECES).rename(tmp_path / "pieces")
-    with pytest.raises(BackupError, match="No such file or directory: the state is"):
+    with pytest.raises(
+        BackupError, match="No such file or directory: the previous state was kept"
+    ):
         followed.follower.run()
     (tmp_path / "pieces").rename(followed.directory / PIECES)
     assert followed.follower.run() is not None

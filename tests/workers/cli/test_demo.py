@@ -28,7 +28,7 @@ def test_the_help_says_how_many_rounds_there_are(
     assert done.exit_code == 0, done.output
     assert asked == [rounds]
     shown = CliRunner().invoke(demo, ["--help"]).stdout
-    said = f"Default: {network.DIGITS.rounds}, and {network.IMAGES.rounds} of images in --data."
+    said = f"Default: {network.DIGITS.rounds}; {network.IMAGES.rounds} for images in --data."
     assert said in " ".join(shown.split())
 
 
