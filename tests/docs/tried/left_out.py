@@ -65,6 +65,12 @@ LEFT_OUT = [
     LeftOut("docs/keys.md", "*pkcs11:*", "an HSM: tests/app/hsm/tokens", whole=True),
     LeftOut(
         "docs/keys.md",
+        "*env:LETHE_*",
+        "a new installation: tests/app/keys/test_environment_keys.py",
+        whole=True,
+    ),
+    LeftOut(
+        "docs/keys.md",
         "*log-mldsa*",
         "needs a second key and restarted processes: tests/app/keys/test_ml_dsa_key.py",
         whole=True,
