@@ -36,7 +36,7 @@ M_ARENA_MAX = -8  # malloc.h of glibc
 )
 def serve(host: str, port: int, embedded_worker: bool, ready_file: Path | None) -> None:
     """Serve the API at HOST:PORT, configured by the environment (LETHE_*)."""
-    _share_heaps()
+    share_heaps()
     # Imports create half a million objects and no garbage: collection costs 10% of the start.
     gc.disable()
     import uvicorn
@@ -90,7 +90,7 @@ def serve(host: str, port: int, embedded_worker: bool, ready_file: Path | None) 
             worker.wait()
 
 
-def _share_heaps() -> None:
+def share_heaps() -> None:
     """Limit glibc to two heaps for all threads, before any thread starts.
 
     By default each of the 40 threads that serve requests may get a heap of its own, and each
