@@ -87,11 +87,11 @@ def fuzz(
         found: Found = value
         return found
     ended = Found(target.name)
-    why = (
-        f"refuses its own seed: {value}"
-        if kind == "refused"
-        else f"the process died: status {status}"
-    )
+    why = {
+        "refused": f"refuses its own seed: {value}",
+        "failed": f"the engine failed: {value}",
+        "died": f"the process died: status {status}",
+    }[kind]
     ended.crashes[why] = ""
     return ended
 
@@ -117,7 +117,7 @@ def _be(
     except RuntimeError as error:
         there.send(("refused", str(error)))
     except BaseException:
-        there.send(("refused", traceback.format_exc()[-600:]))
+        there.send(("failed", traceback.format_exc()[-600:]))
     finally:
         os._exit(status)
 

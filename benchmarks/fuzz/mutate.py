@@ -39,8 +39,9 @@ DIGITS = re.compile(rb"[0-9]+")
 def plain(rng: random.Random, data: bytes, corpus: Sequence[bytes]) -> bytes:
     """Change bytes, in one to four ways."""
     for _ in range(rng.choice((1, 1, 1, 2, 4))):
-        data = rng.choice(_PLAIN)(rng, data, corpus)
-    return data[:MOST_BYTES]
+        # At each step: four repetitions in a row would fill the memory of the process.
+        data = rng.choice(_PLAIN)(rng, data, corpus)[:MOST_BYTES]
+    return data
 
 
 def _flip(rng: random.Random, data: bytes, _: Sequence[bytes]) -> bytes:

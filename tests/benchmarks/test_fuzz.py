@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.fuzz import campaign, engine
+from benchmarks.fuzz import campaign, engine, mutate
 from benchmarks.fuzz.mutate import as_json, as_lines, as_tensors, as_zip, plain
 from benchmarks.fuzz.target import Target
 from benchmarks.soundness.report import BEGIN, END
@@ -217,3 +217,8 @@ def test_an_input_of_the_corpus_that_is_no_longer_refused_is_found(tmp_path: Pat
     target = Target("planted", careless, lambda: [b'{"a":1}'], (KeyError,))
     found = engine.fuzz(target, 0, corpus=tmp_path)
     assert [where.split()[0] for where in found.crashes] == ["TypeError"]
+
+
+def test_no_mutation_fills_the_memory() -> None:
+    data, rng = bytes(mutate.MOST_BYTES), random.Random(1)
+    assert max(len(mutate.plain(rng, data, [data])) for _ in range(200)) <= mutate.MOST_BYTES
