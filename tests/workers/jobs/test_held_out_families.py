@@ -84,10 +84,10 @@ def fits(monkeypatch: pytest.MonkeyPatch) -> None:
 
     honest = process.predict
 
-    def predict(file: bytes, features: Any, limits: Any, reader: str) -> Any:
+    def predict(file: bytes, features: Any, limits: Any, reader: str, **more: Any) -> Any:
         if reader == READER:
             return ShardedModel.from_bytes(file).predict(features)
-        return honest(file, features, limits, reader)
+        return honest(file, features, limits, reader, **more)
 
     monkeypatch.setattr(process, "fit_all", fit_all)
     monkeypatch.setattr(process, "predict", predict)

@@ -264,7 +264,10 @@ EDITS: dict[str, tuple[Edit, str]] = {
         lambda c: node(c).update(target="torch.ops.aten.linear.nothing"),
         "export the module again",
     ),
-    "another schema": (lambda c: c["schema_version"].update(major=9), "another torch"),
+    "another schema": (
+        lambda c: c["schema_version"].update(major=9),
+        "another version of torch",
+    ),
     "an unknown argument": (
         lambda c: node(c)["inputs"][0].update(arg={"as_graph": {}}),
         "unknown kind",
