@@ -278,5 +278,5 @@ def test_a_file_whose_arrays_have_other_types_is_not_read(name: str, kind: type)
     published = fitted(2).published()
     changes: dict[str, Any] = {name: getattr(published, name).astype(kind)}
     other = replace(published, **changes)
-    with pytest.raises(EstimatorInputError, match="no file of a forest"):
+    with pytest.raises(EstimatorInputError, match="not a forest file"):
         PublishedForest.from_bytes(other.to_bytes())

@@ -256,7 +256,7 @@ def test_a_damaged_file_is_refused_or_predicts(whole: bytes, data: st.DataObject
 @pytest.mark.parametrize("length", [0, 5, 19, 300, -1])
 def test_a_file_that_ends_early_is_refused(length: int) -> None:
     whole = fitted(2).published().to_bytes()
-    with pytest.raises(EstimatorInputError, match="no file of a forest"):
+    with pytest.raises(EstimatorInputError, match="not a forest file"):
         PublishedForest.from_bytes(whole[:length])
 
 
