@@ -162,7 +162,7 @@ def test_a_witness_policy_is_asked_of_the_certificate(opened: Open, tmp_path: Pa
     assert "no witness policy was given" not in tab.inner_text("#answer")
     tab.set_input_files("#file", str(tmp_path / "one.json"))
     tab.wait_for_function("() => document.body.innerText.includes('its quorum is not met')")
-    assert "could not be confirmed" in verdict(tab)
+    assert "it does not satisfy this witness policy" in verdict(tab)
     tab.fill("#policy", "witness of nothing")
     tab.click("button")
     tab.wait_for_function("() => document.body.innerText.includes('keys cannot be used')")
