@@ -3,6 +3,7 @@
 import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -212,7 +213,8 @@ def _inputs(images: NDArray[np.uint8], network: str) -> NDArray[Any]:
     if network not in DENSE:
         return planes
     half = np.float32(0.5)
-    flat = planes.reshape(len(planes), -1).astype(np.float32)
+    # Not -1: there may be no row.
+    flat = planes.reshape(len(planes), prod(planes.shape[1:])).astype(np.float32)
     scaled: NDArray[Any] = (flat / np.float32(255) - half) / half
     return scaled
 
