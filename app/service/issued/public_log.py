@@ -229,6 +229,8 @@ def _outside(session: Session, since: str | None, until: str | None) -> bool:
     """Return whether the log has no entry of these days, by its first and last day."""
     first = session.exec(select(func.min(LogEntry.day))).one()
     last = session.exec(select(func.max(LogEntry.day))).one()
+    if first is None:  # an empty log
+        return True
     return (since is not None and since > last) or (until is not None and until < first)
 
 

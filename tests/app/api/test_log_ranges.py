@@ -156,3 +156,8 @@ def test_days_outside_the_log_read_none_of_it(
     monkeypatch.setattr(public_log, "EXAMINED", 1)
     page = get(ready, f"{query}&limit=1")
     assert (page["items"], page["next"]) == ([], None)
+
+
+@pytest.mark.parametrize("query", ["since=2026-01-01", "until=2026-01-01"])
+def test_an_empty_log_has_no_entry_of_any_day(installation: Installation, query: str) -> None:
+    assert get(installation, query)["items"] == []
