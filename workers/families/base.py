@@ -18,21 +18,21 @@ from app.service.context import Services
 from lethe.certificates.statement import Guarantee
 from lethe.errors import LetheError
 from models import Job, Model, ModelVersion
+from workers.cases.case import ExecutedJob, Judges
 from workers.errors import RefusedError
 from workers.jobs.attempts import NextAttempt
-from workers.jobs.case import ExecutedJob, Judges
-from workers.jobs.draft import Draft
-from workers.jobs.leases.lease import JobContext
-from workers.jobs.model.chain import BatchMember
-from workers.jobs.update import ParsedUpload, StoredBlock, Update, UpdateResult
 from workers.judge.base import Report
+from workers.leases.lease import JobContext
+from workers.lineage.chain import BatchMember
 from workers.silos.score_task import ScoreTask
+from workers.updates.draft import Draft
+from workers.updates.update import ParsedUpload, StoredBlock, Update, UpdateResult
 
 if TYPE_CHECKING:  # these load torch, which only some workers have, or numerical libraries
     import numpy as np
     from numpy.typing import NDArray
 
-    from workers.method_audits.pair import Pair
+    from workers.audit_pairs.pair import Pair
     from workers.silos.message import Positions
     from workers.silos.scores import SiloScores
     from workers.training.fedavg.base import ClientData

@@ -23,8 +23,8 @@ from lethe.certificates.statement import (
 )
 from lethe.errors import LetheError
 from models import Artifact, ErasureRequest, Job
-from workers.jobs.draft import Draft
 from workers.jobs.logged_judgement import UNREADABLE, NotJudgedError
+from workers.updates.draft import Draft
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,8 +14,8 @@ from app.service.releases import close_releases, resume, shred_answer
 from models import ErasureRequest, FeatureBlock, Job, Record, Release
 from models.database.types import clock
 from workers.errors import RefusedError
-from workers.jobs.leases.lease import JobContext, advance
-from workers.jobs.leases.stalled import ESCALATION_MARGIN
+from workers.leases.lease import JobContext, advance
+from workers.leases.stalled import ESCALATION_MARGIN
 
 
 class AnswerError(RefusedError):

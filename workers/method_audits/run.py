@@ -9,7 +9,7 @@ from app.vault.master import audit_mac_key
 from models import Audit, Model
 from workers.errors import RefusedError
 from workers.families import base as family
-from workers.jobs.leases.leased import LONGEST_COOL_DOWN_S, is_outside
+from workers.jobs.leased import LONGEST_COOL_DOWN_S, is_outside
 from workers.method_audits import queue as audit_queue
 from workers.method_audits import report as audit_report
 from workers.method_audits.queue import LeasedPair

@@ -16,7 +16,7 @@ from lethe.certificates.audits.counts import RUNNING
 from models import Audit, AuditPair, Model
 from workers.errors import RefusedError
 from workers.families import base as family
-from workers.jobs.model.logged import registered
+from workers.lineage.logged import registered
 
 UNLOGGED = "the log has no such audit that runs: its row was changed; start another"
 UNREGISTERED = "the model is not as it was registered: its row was changed; restore it"

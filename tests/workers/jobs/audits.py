@@ -19,8 +19,8 @@ from tests import small_network
 from tests.installation import Installation
 from tests.small import pack
 from tests.workers.jobs import networks
-from workers.method_audits.draw import Plan, StoredRows
-from workers.method_audits.pair import Pair, run_pair
+from workers.audit_pairs.draw import Plan, StoredRows
+from workers.audit_pairs.pair import Pair, run_pair
 from workers.methods.network.base import UnlearningMethod
 from workers.training.fedavg.base import ClientData
 from workers.training.fedavg.config import LocalConfig, TrainingConfig

@@ -14,7 +14,7 @@ from app.service.context import Services
 from models import Model
 from tests.installation import Installation
 from workers.jobs import execute, publish
-from workers.jobs.model import chain
+from workers.lineage import chain
 
 Config = dict[str, Any]
 Change = Callable[[Services], None]

@@ -22,13 +22,9 @@ from tests.workers.jobs.test_dishonest_provider import nothing_done
 from tests.workers.jobs.test_logged_judgement import refused, step
 from tests.workers.jobs.test_stalled import shown
 from workers.families.network.ladder import NO_USE
-from workers.jobs import (
-    certify,
-    draft,
-    execute,
-    verify,
-)
-from workers.jobs.draft import Draft
+from workers.jobs import certify, execute, verify
+from workers.updates import draft
+from workers.updates.draft import Draft
 
 Patch = pytest.MonkeyPatch
 NOT_LOGGED = "the draft is not the one that the log has as executed"

@@ -12,7 +12,7 @@ from tests.workers.jobs import (
     audits,
     networks,
 )
-from workers.method_audits.pair import Pair
+from workers.audit_pairs.pair import Pair
 
 
 @pytest.fixture

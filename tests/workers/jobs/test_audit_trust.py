@@ -14,10 +14,11 @@ from app.method_audits.audits import pairs_of
 from models import Audit, AuditPair, Model
 from tests.installation import Installation
 from tests.workers.jobs import audits
+from workers.audit_pairs.pair import Pair
 from workers.families.network.config import network_config
 from workers.families.network.data.rows import Held, assemble, holdings, salts
 from workers.families.network.training import data_of
-from workers.jobs.model.logged import LoggedRegistration
+from workers.lineage.logged import LoggedRegistration
 from workers.method_audits import (
     report as audit_report,
 )
@@ -27,7 +28,6 @@ from workers.method_audits import (
 from workers.method_audits import (
     trust as audit_trust,
 )
-from workers.method_audits.pair import Pair
 from workers.method_audits.trust import (
     FORGED,
     NOT_ITS_ROWS,

@@ -28,8 +28,8 @@ from tests.workers.jobs.test_dishonest_provider import nothing_done
 from tests.workers.jobs.test_network_certified_hazards import one_ulp
 from tests.workers.jobs.test_stalled import shown
 from workers.jobs import batch
-from workers.jobs.leases.lease import JobContext
-from workers.jobs.model.logged import CHANGED, RENAMED
+from workers.leases.lease import JobContext
+from workers.lineage.logged import CHANGED, RENAMED
 
 Patch = pytest.MonkeyPatch
 NEWTON = "certified-newton"

@@ -23,8 +23,8 @@ from tests.workers.jobs.test_stalled import shown
 from tests.workers.secure_sum.client.federation import Masked
 from workers.families.network import attempt as network_attempt
 from workers.families.network.reference_models import _Clock
-from workers.jobs.leases.lease import JobContext
-from workers.jobs.leases.leased import leased
+from workers.jobs.leased import leased
+from workers.leases.lease import JobContext
 from workers.method_audits import run as audit
 
 NEEDS = "request.needs-decision"

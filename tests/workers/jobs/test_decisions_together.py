@@ -11,7 +11,7 @@ from app.ledger.sequencer import Ledger
 from app.settings import Settings
 from models import Artifact, Job, Model
 from tests.installation import Installation, install
-from workers.jobs import case
+from workers.cases import case
 
 RECORDS = ("r1", "r2", "r3")
 

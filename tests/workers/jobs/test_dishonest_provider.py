@@ -20,11 +20,11 @@ from tests.installation import Installation
 from workers.arrays import Rows
 from workers.families.ridge.stored import RowBlock
 from workers.jobs import execute, publish, repair
-from workers.jobs.draft import ShreddedArtifact
-from workers.jobs.model import versions
+from workers.lineage import versions
 from workers.methods.ridge import base
 from workers.methods.ridge.base import Outcome, RidgeConfig, RidgeState
 from workers.methods.ridge.ridge_exact import METHOD
+from workers.updates.draft import ShreddedArtifact
 
 Patch = pytest.MonkeyPatch
 

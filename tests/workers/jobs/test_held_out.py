@@ -27,7 +27,7 @@ from tests.small import DIMENSION, Caller, pack, rows
 from tests.workers.jobs.test_cases import opened, outcomes, shown
 from tests.workers.jobs.test_people import ANN, EVE, named, packed, write
 from workers.artifacts import decode_head
-from workers.jobs.model import held_out
+from workers.jobs import held_out
 from workers.training.recipes import process
 from workers.training.recipes.files import decode
 from workers.training.recipes.fit import fit as fit_here

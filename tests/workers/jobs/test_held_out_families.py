@@ -44,7 +44,7 @@ from tests.workers.secure_sum.client.federation import Masked
 from tests.workers.training.programs.small import script
 from workers.artifacts import decode_head
 from workers.families.shards.family import READER
-from workers.jobs.model import held_out as figures
+from workers.jobs import held_out as figures
 from workers.training.recipes import process
 from workers.training.recipes.files import decode
 from workers.training.recipes.fit import fit as fit_here

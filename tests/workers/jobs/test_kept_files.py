@@ -21,7 +21,7 @@ from tests.small import pack
 from tests.workers.jobs import networks
 from tests.workers.jobs.test_stalled import shown
 from tests.workers.jobs.test_vectors_family import COLUMNS, MODEL, register, submit
-from workers.jobs.model.versions import OTHER_FILES
+from workers.lineage.versions import OTHER_FILES
 
 
 @pytest.fixture

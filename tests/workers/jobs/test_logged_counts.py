@@ -36,7 +36,7 @@ from workers.families.network import (
     update as network_update,
 )
 from workers.families.network.logged import UnprovenTrainingError, releases_since_training
-from workers.jobs.update import UpdateResult
+from workers.updates.update import UpdateResult
 
 Patch = pytest.MonkeyPatch
 
@@ -93,7 +93,7 @@ def test_a_seed_that_was_chosen_is_no_judgement(
 ) -> None:
     networks.register(installation, policy=policy())
     plant(monkeypatch)
-    monkeypatch.setattr("workers.jobs.leases.checkpoints.load", lambda *_: bytes(32))
+    monkeypatch.setattr("workers.leases.checkpoints.load", lambda *_: bytes(32))
     request_id = networks.erase(installation, networks.some("r0"))
     assert [told["checks"] for told in escalations(installation, request_id)] == ["1 claim"]
 

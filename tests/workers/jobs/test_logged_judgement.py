@@ -39,10 +39,10 @@ from workers.jobs import (
     execute,
     verify,
 )
-from workers.jobs import draft as drafts
 from workers.jobs import logged_judgement as judging
-from workers.jobs.leases.lease import JobContext, Lease
 from workers.jobs.logged_judgement import passed_all
+from workers.leases.lease import JobContext, Lease
+from workers.updates import draft as drafts
 
 Patch = pytest.MonkeyPatch
 OTHER_DRAFT = "the draft is not the one that the log has as executed"

@@ -19,7 +19,7 @@ from tests.workers.jobs import test_recipe_family as tables
 from tests.workers.jobs.test_decisions import decide, spoil, state
 from workers.families.ridge.family import RidgeFamily
 from workers.jobs.execute import LOST, UNVOUCHED
-from workers.jobs.model.logged import CHANGED
+from workers.lineage.logged import CHANGED
 
 Patch = pytest.MonkeyPatch
 

@@ -30,10 +30,10 @@ from workers.families.ridge import (
 )
 from workers.families.ridge.rows import owners, stored_digests
 from workers.families.ridge.stored import RowBlock, decode_block, encode_block
-from workers.jobs.model import chain
-from workers.jobs.model.chain import STORED
-from workers.jobs.model.logged import RENAMED
-from workers.jobs.model.versions import OTHER_FILES
+from workers.lineage import chain
+from workers.lineage.chain import STORED
+from workers.lineage.logged import RENAMED
+from workers.lineage.versions import OTHER_FILES
 
 pytestmark = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 

@@ -20,7 +20,7 @@ from tests.workers.jobs import (
     test_silo_scores,
 )
 from tests.workers.jobs.rechecking import download, rechecked
-from workers.jobs.case import Verdict
+from workers.cases.case import Verdict
 from workers.judge.scores.file import decode_scores
 from workers.methods.network.base import UnlearningCase
 

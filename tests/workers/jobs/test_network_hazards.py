@@ -37,12 +37,12 @@ from workers.families.network.data.rows import (
     rows_digest,
     salts,
 )
-from workers.jobs.draft import ShreddedArtifact
-from workers.jobs.model import versions
+from workers.lineage import versions
 from workers.methods.network.base import Hooks, Unlearned, UnlearningCase
 from workers.methods.network.retrain import retraining
 from workers.training.fedavg.base import Work
 from workers.training.networks.weights import decode_weights, encode_weights, initial_weights
+from workers.updates.draft import ShreddedArtifact
 
 Patch = pytest.MonkeyPatch
 GONE = ("r0", "r4")  # of c0, at least one of them trained on

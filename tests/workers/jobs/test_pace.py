@@ -12,8 +12,8 @@ from app.settings import Settings
 from models import Job, ModelVersion
 from tests.installation import Installation, install
 from workers.jobs import batch
-from workers.jobs.leases import lease
-from workers.jobs.leases.lease import LEAST, STAGE_S, Lease, Pace
+from workers.leases import lease
+from workers.leases.lease import LEAST, STAGE_S, Lease, Pace
 
 LEASE = Lease("job", 1, "execute", 1, "erase", 7, "request", None, 1, None)
 

@@ -14,7 +14,7 @@ from tests.installation import Installation
 from tests.workers.jobs import networks
 from tests.workers.jobs.test_batch import context
 from workers.families.network import progress
-from workers.jobs.leases.lease import Lease
+from workers.leases.lease import Lease
 
 pytestmark = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 ROUNDS = 3  # of the small network's training

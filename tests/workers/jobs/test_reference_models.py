@@ -26,11 +26,11 @@ from workers.families.network import (
     empirical as network_empirical,
 )
 from workers.families.network import reference_models as network_trainings
-from workers.jobs.leases.lease import JobContext
 from workers.judge.samples.empirical import VERIFIER
 from workers.judge.samples.empirical_claim import EmpiricalClaim, TrainingCost
 from workers.judge.scores.file import decode_scores, encode_scores
 from workers.judge.scores.order import CommittedRows
+from workers.leases.lease import JobContext
 from workers.training.fedavg.errors import DivergedError
 from workers.training.fedavg.held_out import is_held_out
 from workers.training.replay import models

@@ -14,8 +14,8 @@ from models import Certificate, Contribution, Model, ModelVersion, Record, Retai
 from tests.installation import Installation
 from tests.small import MODEL, Caller, pack, rows
 from tests.workers.jobs.test_decisions import decide
-from workers.jobs.model import chain
-from workers.jobs.model.chain import STORED
+from workers.lineage import chain
+from workers.lineage.chain import STORED
 
 
 @pytest.fixture(autouse=True)

@@ -33,7 +33,7 @@ from tests.workers.jobs.test_refuted_groups import fits_here
 from tests.workers.jobs.test_stalled import shown
 from workers.families.network import update as network_update
 from workers.families.network.data.rows import Held, assemble
-from workers.jobs.model.logged import OTHER_ROWS, RENAMED
+from workers.lineage.logged import OTHER_ROWS, RENAMED
 
 __all__ = ["fits_here"]  # a fixture
 

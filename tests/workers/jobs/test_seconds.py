@@ -10,8 +10,8 @@ from lethe.certificates.bundle import parse_bundle
 from lethe.certificates.evidence import parse_evidence
 from lethe.certificates.statement import Predicate, parse_statement
 from tests.installation import Installation
-from workers.jobs import update
-from workers.jobs.update import Encoded, UpdateResult
+from workers.updates import update
+from workers.updates.update import Encoded, UpdateResult
 
 
 def predicate_of(ready: Installation, request: str) -> Predicate:

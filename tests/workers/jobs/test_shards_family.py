@@ -31,7 +31,7 @@ from workers.errors import RefusedError
 from workers.families.shards import rows as shard_rows
 from workers.families.shards import update as shards_update
 from workers.jobs import execute
-from workers.jobs.model.versions import OTHER_FILES
+from workers.lineage.versions import OTHER_FILES
 from workers.training.recipes import process
 from workers.training.recipes.files import FittedRecipe, decode, encode
 from workers.training.recipes.fit import FitRows

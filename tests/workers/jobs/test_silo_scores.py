@@ -26,6 +26,7 @@ from tests.workers.jobs import (
     test_network_hazards,
 )
 from tests.workers.jobs.rechecking import download, rechecked
+from workers.cases.case import Verdict
 from workers.errors import RefusedError
 from workers.families.base import client_rows
 from workers.families.network import (
@@ -34,7 +35,6 @@ from workers.families.network import (
 from workers.families.network.data import before as network_before
 from workers.families.network.data.blocks import InputBlock
 from workers.families.network.scores import answer as network_scores
-from workers.jobs.case import Verdict
 from workers.judge.samples.empirical_claim import EmpiricalClaim
 from workers.judge.scores.file import decode_scores, encode_scores
 from workers.judge.scores.order import CommittedRows, problem_with

@@ -13,8 +13,8 @@ from tests.workers.jobs import (
     test_silo_scores,
 )
 from tests.workers.jobs.test_silo_scores import Judgement, Patch, judged_by
+from workers.cases.case import Verdict
 from workers.families.network.scores.sorting import MISSORTED
-from workers.jobs.case import Verdict
 from workers.silos.scores import SCORED, ClientScores
 
 PARTS = ("labels", "before", "after")

@@ -34,8 +34,8 @@ from workers.jobs import (
     sweep,
     verify,
 )
-from workers.jobs.leases.lease import LeaseLostError, advance
-from workers.jobs.leases.leased import leased
+from workers.jobs.leased import leased
+from workers.leases.lease import LeaseLostError, advance
 from workers.methods.ridge.ridge_exact import METHOD
 
 

@@ -15,10 +15,10 @@ from tests.small import rows
 from tests.workers.jobs.test_decisions import decide, history, state
 from tests.workers.jobs.test_held_out import HELD, evaluated, installation_file, stored
 from tests.workers.jobs.test_stalled import shown
+from workers.cases.case import ELSE
 from workers.jobs import batch
-from workers.jobs.case import ELSE
-from workers.jobs.leases.lease import JobContext
-from workers.jobs.model.logged import OTHER_SCOPE
+from workers.leases.lease import JobContext
+from workers.lineage.logged import OTHER_SCOPE
 
 Patch = pytest.MonkeyPatch
 SCOPE = text("SELECT scope FROM erasure_requests WHERE id = :request")

@@ -24,7 +24,7 @@ from tests.workers.jobs import networks
 from tests.workers.jobs.changed_rows import changing
 from workers.families import base as family
 from workers.jobs import learn
-from workers.jobs.model.logged import (
+from workers.lineage.logged import (
     EXCHANGED,
     NO_UPLOAD,
     OTHER_UPLOAD,

@@ -10,7 +10,7 @@ from app.reconcile.fsck.run import fsck
 from models import ErasureRequest, Model
 from tests.doubles.dispatcher import STAGES
 from tests.installation import Installation
-from workers.jobs.leases.leased import UNOPENED
+from workers.jobs.leased import UNOPENED
 
 
 def emptied(at: Installation, request: str) -> None:

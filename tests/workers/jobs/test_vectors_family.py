@@ -24,7 +24,7 @@ from workers.cli.models import command as cli
 from workers.families import base
 from workers.families.vectors import update
 from workers.jobs import execute
-from workers.jobs.model.versions import OTHER_FILES
+from workers.lineage.versions import OTHER_FILES
 from workers.training.vectors import files
 from workers.training.vectors.build import build
 from workers.training.vectors.build import drop as honest_drop

@@ -31,14 +31,14 @@ from workers.families.masked.case import (
 )
 from workers.families.masked.transcript import encode_transcript
 from workers.families.ridge import stored
-from workers.jobs import publish
-from workers.jobs.draft import ShreddedArtifact
-from workers.jobs.leases.lease import JobContext, advance
-from workers.jobs.model import held_out, versions
-from workers.jobs.model.chain import Chain, open_tree
-from workers.jobs.update import FreshRecords, Update, UpdateResult, as_digests
+from workers.jobs import held_out, publish
+from workers.leases.lease import JobContext, advance
+from workers.lineage import versions
+from workers.lineage.chain import Chain, open_tree
 from workers.methods.ridge import base
 from workers.methods.ridge.base import Outcome
+from workers.updates.draft import ShreddedArtifact
+from workers.updates.update import FreshRecords, Update, UpdateResult, as_digests
 
 
 def run(job: JobContext) -> None:

@@ -26,7 +26,7 @@ from tests.workers.secure_sum.client.test_masked_model import (
     state,
 )
 from workers.artifacts import decode_state, encode_state
-from workers.jobs.model import logged as logged_model
+from workers.lineage import logged as logged_model
 
 THREE = FOUR[:3]
 Change = Callable[[Masked, str], None]

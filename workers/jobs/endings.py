@@ -15,8 +15,8 @@ from app.service.releases import close_releases
 from app.service.requests import close
 from models import Contribution, ErasureRequest, Job, Model
 from workers.families import base as family
-from workers.jobs.leases.checkpoints import release_before
-from workers.jobs.leases.lease import JobContext, Lease, advance, held_job
+from workers.leases.checkpoints import release_before
+from workers.leases.lease import JobContext, Lease, advance, held_job
 
 
 def refuse(leased: JobContext, reason: str) -> None:

@@ -32,9 +32,9 @@ from lethe.errors import LetheError
 from models import ErasureRequest, Job, Model
 from models.database.session import unavailable
 from models.database.types import clock
-from workers.jobs.leases import stalled
-from workers.jobs.leases.endings import fail
-from workers.jobs.leases.lease import Lease, LeaseLostError, Turn
+from workers.jobs.endings import fail
+from workers.leases import stalled
+from workers.leases.lease import Lease, LeaseLostError, Turn
 
 log = logging.getLogger(__name__)
 

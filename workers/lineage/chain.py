@@ -19,9 +19,9 @@ from lethe.certificates.errors import RemovalError
 from lethe.certificates.evidence import prove_removal
 from lethe.certificates.retained_tree import Leaf, RetainedTree, folded_root, retained_root
 from models import Model, ModelVersion
-from workers.jobs.model.logged import NotLoggedError, check_logged
-from workers.jobs.model.versions import OtherModelError
-from workers.jobs.update import FreshRecords
+from workers.lineage.logged import NotLoggedError, check_logged
+from workers.lineage.versions import OtherModelError
+from workers.updates.update import FreshRecords
 
 # If a larger share of the set changes, all of it is read at once: reading a part costs a query.
 SHARE = 64

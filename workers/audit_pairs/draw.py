@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 import torch
 
+from workers.audit_pairs.ranks import first, purpose, rank_of
 from workers.errors import RefusedError
-from workers.method_audits.ranks import first, purpose, rank_of
 from workers.methods.network.base import UnlearningRequest
 from workers.training.fedavg.base import ClientData
 

@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 
 import torch
 
+from workers.audit_pairs.draw import Drawn, Plan, StoredRows, draw
 from workers.errors import RefusedError
 from workers.judge.attacks.outputs import Outputs, log_odds
-from workers.method_audits.draw import Drawn, Plan, StoredRows, draw
 from workers.methods.network.base import UnlearningMethod
 from workers.methods.network.local_case import local_case
 from workers.methods.network.registry import WITHOUT_A_MODEL

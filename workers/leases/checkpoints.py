@@ -17,7 +17,7 @@ from app.service.context import Services
 from app.steps import reached
 from app.vault.scrub import scrub
 from models import Job
-from workers.jobs.leases.lease import JobContext, held_job
+from workers.leases.lease import JobContext, held_job
 
 Log = Callable[[Transaction, bytes], None]
 

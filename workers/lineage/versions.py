@@ -23,9 +23,9 @@ from models import Artifact, Model, ModelVersion, Record, Subject
 from models.database import bulk
 from models.database.session import chunks, read_by_id
 from workers.errors import RefusedError
-from workers.jobs.draft import ShreddedArtifact
-from workers.jobs.leases.lease import Lease
-from workers.jobs.update import Encoded, FreshRecords, Owner, split
+from workers.leases.lease import Lease
+from workers.updates.draft import ShreddedArtifact
+from workers.updates.update import Encoded, FreshRecords, Owner, split
 
 if TYPE_CHECKING:  # keeps numpy out of a worker's start
     import numpy as np

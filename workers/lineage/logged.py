@@ -20,8 +20,8 @@ from app.vault.master import ADD_BACK
 from lethe.log.entries import Leaf
 from models import Contribution, Model, ModelVersion
 from workers.errors import RefusedError
-from workers.jobs.model import versions
-from workers.jobs.model.versions import OtherModelError
+from workers.lineage import versions
+from workers.lineage.versions import OtherModelError
 
 CHANGED = (
     "nothing was published: the stored configuration of the model differs from the one that "

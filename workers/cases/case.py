@@ -31,11 +31,11 @@ from models import (
     Subject,
 )
 from models.database.session import chunks, read_by_id
-from workers.jobs import draft
-from workers.jobs.draft import Draft, OtherDraftError
-from workers.jobs.leases.lease import queued_behind
-from workers.jobs.model import versions
 from workers.judge.base import Probe, PurgeClaim, Report, RetainedSetClaim, UpdateClaim
+from workers.leases.lease import queued_behind
+from workers.lineage import versions
+from workers.updates import draft
+from workers.updates.draft import Draft, OtherDraftError
 
 ELSE = "the request is about something else than what was received"
 

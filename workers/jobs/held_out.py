@@ -22,9 +22,9 @@ from models import ErasureRequest, Model, ModelVersion
 from models.database.session import read_by_id
 from workers.errors import MissingLibraryError, ModelError
 from workers.families import base as family
-from workers.jobs.leases.lease import JobContext
-from workers.jobs.model.chain import BatchMember
-from workers.jobs.model.logged import OTHER_SCOPE, OtherRequestError
+from workers.leases.lease import JobContext
+from workers.lineage.chain import BatchMember
+from workers.lineage.logged import OTHER_SCOPE, OtherRequestError
 
 if TYPE_CHECKING:  # keeps numpy out of a worker's start
     from numpy.typing import NDArray
