@@ -30,15 +30,14 @@ from app.steps import reached
 from app.traces import TraceSpan
 from lethe.errors import LetheError
 from models import ErasureRequest, Job, Model
-from models.database.session import unavailable
 from models.database.types import clock
 from workers.jobs.endings import fail
 from workers.leases import stalled
 from workers.leases.lease import Lease, LeaseLostError, Turn
+from workers.leases.retries import cool_down_s, is_outside
 
 log = logging.getLogger(__name__)
 
-LONGEST_COOL_DOWN_S = 60
 UNOPENED = "the database has lost what opens its log entries: run `lethe log fsck`"
 
 
@@ -153,13 +152,6 @@ def _take(services: Services, job_id: str, stage: str) -> Lease | None:
             )
         raise
     return taken[-1]
-
-
-def is_outside(error: Exception) -> bool:
-    """Return whether an error is the environment's and may pass by itself."""
-    if isinstance(error, LetheError):
-        return error.status >= 500
-    return isinstance(error, OSError | MemoryError) or unavailable(error)
 
 
 def _whose_turn(
@@ -280,7 +272,6 @@ def _cool_down(
     if job.tries >= services.settings.max_tries and not (outside or changed):
         fail(services, tx, job, f"{name} at {lease.stage}: see the service's log")
     else:
-        wait = min(2**job.tries, LONGEST_COOL_DOWN_S)
-        job.lease_until = tx.now + timedelta(seconds=wait)
+        job.lease_until = tx.now + timedelta(seconds=cool_down_s(job.tries))
         if job.tries >= services.settings.max_tries:
             stalled.escalate(tx, job, f"{job.error}; {UNTIL_FIXED}")

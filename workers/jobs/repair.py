@@ -17,9 +17,10 @@ from app.retained_pages import RetainedSet, leaves
 from app.steps import reached
 from lethe.certificates.statement import AttemptPart, spelled
 from models import ErasureRequest, Job, Verification
+from workers.cases.case import NextAttempt
 from workers.families import base as family
 from workers.jobs import held_out, publish
-from workers.jobs.attempts import NextAttempt, attempts_since, escalated
+from workers.jobs.attempts import attempts_since, escalated
 from workers.jobs.endings import give_up_within
 from workers.jobs.publish import Refuted
 from workers.leases import checkpoints

@@ -22,11 +22,10 @@ from lethe.certificates.evidence import SCORES, Report, build_evidence
 from lethe.certificates.statement import VerifierPart
 from models import Artifact, ErasureRequest, Job, Model, Verification
 from models.database.session import read_by_id
-from workers.cases.case import ExecutedJob, Verdict, load, load_others
+from workers.cases.case import ExecutedJob, NextAttempt, Verdict, load, load_others
 from workers.families import base as family
 from workers.families.base import Family
 from workers.jobs import endings, held_out, repair
-from workers.jobs.attempts import NextAttempt
 from workers.jobs.leased import leased, pass_on
 from workers.leases import checkpoints
 from workers.leases.lease import PACE, JobContext, Turn, advance, load_job

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 from lethe.certificates.cost import EARLIER, METHOD
 from lethe.certificates.evidence import SALT_SIZE, record_commitment
 from lethe.certificates.retained_tree import Leaf
+from workers.errors import RefusedError
 
 if TYPE_CHECKING:  # keeps numpy out of a worker's start
     import numpy as np
     from numpy.typing import NDArray
-
 
 LEAVES = 5000  # held as Python objects at a time
 
@@ -169,6 +169,14 @@ class Update:
     rows_gone: tuple[str, ...] = ()
     rows_learned: tuple[int, ...] = ()
     round_id: str | None = None
+
+
+class AnswerError(RefusedError):
+    """A client's answer that does not fit its block. `release`: id of the question."""
+
+    def __init__(self, release: str) -> None:
+        self.release = release
+        super().__init__("a client released what it cannot have contributed: it is asked again")
 
 
 T = TypeVar("T")

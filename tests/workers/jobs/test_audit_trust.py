@@ -15,6 +15,7 @@ from models import Audit, AuditPair, Model
 from tests.installation import Installation
 from tests.workers.jobs import audits
 from workers.audit_pairs.pair import Pair
+from workers.families.network.audited import NOT_ITS_ROWS
 from workers.families.network.config import network_config
 from workers.families.network.data.rows import Held, assemble, holdings, salts
 from workers.families.network.training import data_of
@@ -30,7 +31,6 @@ from workers.method_audits import (
 )
 from workers.method_audits.trust import (
     FORGED,
-    NOT_ITS_ROWS,
     OTHERS,
     UNLOGGED,
     UNREGISTERED,

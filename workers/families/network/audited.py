@@ -18,7 +18,12 @@ from workers.families.network.training import data_of, device_of, here
 from workers.lineage import versions
 from workers.lineage.logged import NotLoggedError, check_logged, is_newest
 from workers.lineage.versions import OtherModelError
-from workers.method_audits.trust import NOT_ITS_ROWS
+
+NOT_ITS_ROWS = (
+    "the rows that are stored of the model are not those of its version in the log: restore "
+    "its rows of subjects, feature_blocks, records and model_versions from a backup, and start "
+    "another audit"
+)
 
 
 def load(

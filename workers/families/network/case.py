@@ -15,14 +15,8 @@ from app.vault.master import NOISY_FINETUNING
 from lethe.catalogue import CHECKS
 from lethe.errors import LetheError
 from models import Job
-from workers.cases.case import (
-    ExecutedJob,
-    Judge,
-    Verdict,
-    purge_claims,
-    retained_commitments,
-    retained_set_claim,
-)
+from workers.cases.case import ExecutedJob, Judge, Verdict
+from workers.cases.claims import purge_claims, retained_commitments, retained_set_claim
 from workers.errors import ModelError, RefusedError
 from workers.families.network import empirical, logged, noisy, progress
 from workers.families.network.certified import bounds_of, registered_terms

@@ -21,14 +21,8 @@ from lethe.certificates import shape
 from lethe.certificates.evidence import Removal, record_commitment
 from models import Job
 from workers.arrays import Labels, Matrix
-from workers.cases.case import (
-    ExecutedJob,
-    Judge,
-    Verdict,
-    purge_claims,
-    retained_commitments,
-    retained_set_claim,
-)
+from workers.cases.case import ExecutedJob, Judge, Verdict
+from workers.cases.claims import purge_claims, retained_commitments, retained_set_claim
 from workers.errors import RefusedError
 from workers.families.network.config import NetworkConfig, network_config, policy_of
 from workers.families.network.data.rows import rows_digest, salts

@@ -12,11 +12,10 @@ from lethe.certificates.statement import Guarantee
 from lethe.errors import LetheError
 from models import Model, ModelVersion
 from workers import libraries
-from workers.cases.case import ExecutedJob, Judges
+from workers.cases.case import ExecutedJob, Judges, NextAttempt
 from workers.families.base import AuditedMethod, Family
 from workers.families.network import logged, wording
 from workers.families.network.data.blocks import decode_block, join
-from workers.jobs.attempts import NextAttempt
 from workers.judge.base import Report
 from workers.leases.lease import JobContext
 from workers.lineage.chain import BatchMember

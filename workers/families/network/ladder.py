@@ -13,9 +13,8 @@ from app.service.methods import last_attempt, spelled
 from app.service.queue import DEADLINE_MARGIN
 from models import ErasureRequest, Job, Record
 from models.database.types import clock
-from workers.cases.case import ExecutedJob
+from workers.cases.case import ExecutedJob, NextAttempt
 from workers.families.network.config import NetworkConfig, network_config, policy_of
-from workers.jobs.attempts import NextAttempt
 from workers.judge.attacks.registry import ATTACKS
 from workers.judge.base import Report
 from workers.judge.checks import ODD_INPUT

@@ -8,14 +8,8 @@ from typing import Any
 from sqlmodel import Session
 
 from lethe.catalogue import CHECKS
-from workers.cases.case import (
-    ExecutedJob,
-    Judges,
-    Verdict,
-    purge_claims,
-    retained_commitments,
-    retained_set_claim,
-)
+from workers.cases.case import ExecutedJob, Judges, Verdict
+from workers.cases.claims import purge_claims, retained_commitments, retained_set_claim
 from workers.errors import RefusedError
 from workers.families.recipe.rows import (
     TableBlock,

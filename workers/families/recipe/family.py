@@ -12,12 +12,11 @@ from lethe.certificates.statement import Guarantee
 from lethe.errors import LetheError
 from models import Model, ModelVersion
 from workers import libraries
-from workers.cases.case import ExecutedJob, Judges
+from workers.cases.case import ExecutedJob, Judges, NextAttempt
 from workers.families.base import Family
 from workers.families.recipe import update
 from workers.families.recipe.case import prepare_recipe
 from workers.families.recipe.rows import decode_block, join, read
-from workers.jobs.attempts import NextAttempt
 from workers.judge.base import Report
 from workers.leases.lease import JobContext
 from workers.lineage.chain import BatchMember

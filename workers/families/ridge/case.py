@@ -12,7 +12,8 @@ from app.service.context import Services
 from lethe.catalogue import CHECKS
 from models import Job, Model
 from workers.artifacts import decode_head
-from workers.cases.case import ExecutedJob, Judges, Verdict, purge_claims, retained_commitments
+from workers.cases.case import ExecutedJob, Judges, Verdict
+from workers.cases.claims import purge_claims, retained_commitments
 from workers.families.ridge.rows import RowStream, chain_claim, contents_claim, link_claim
 from workers.families.ridge.stored import (
     MessageBlock,

@@ -13,7 +13,7 @@ from app.service.context import Services
 from lethe.certificates.statement import Guarantee
 from models import ErasureRequest, Model, ModelVersion
 from workers.artifacts import decode_head
-from workers.cases.case import ExecutedJob, Judges
+from workers.cases.case import ExecutedJob, Judges, NextAttempt
 from workers.families.base import Family
 from workers.families.ridge import stored
 from workers.families.ridge.case import prepare
@@ -22,7 +22,6 @@ from workers.families.ridge.removal import answers, check_definite, remove
 from workers.families.ridge.rows import RowDigest, owners, row_digests, stored_digests
 from workers.families.ridge.stored import RidgeBlock, RowBlock, batch_of, decode_block, join
 from workers.families.ridge.uploads import ParsedRidgeUpload, parse_upload
-from workers.jobs.attempts import NextAttempt
 from workers.judge.base import Report
 from workers.leases.lease import JobContext
 from workers.lineage.chain import BatchMember, owned_by_subject
