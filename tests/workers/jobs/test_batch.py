@@ -31,7 +31,7 @@ from models import (
 from models.database.types import utcnow
 from tests.installation import Installation, install
 from tests.small import MODEL, ROWS, Caller, pack, rows
-from tests.workers.jobs.oracle import current_head, refit_head
+from tests.workers.jobs.lineage.oracle import current_head, refit_head
 from workers.arrays import Rows
 from workers.cases import case
 from workers.errors import RefusedError

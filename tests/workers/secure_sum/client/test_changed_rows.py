@@ -14,8 +14,8 @@ from app.rounds.steps import CHANGED
 from lethe.client.errors import ProblemError
 from models import Model, ModelVersion, Round
 from tests.installation import Installation
-from tests.workers.jobs.changed_rows import changing, config_of, member, set_config
-from tests.workers.jobs.test_swapped_scope import Writer
+from tests.workers.jobs.cases.test_swapped_scope import Writer
+from tests.workers.jobs.lineage.changed_rows import changing, config_of, member, set_config
 from tests.workers.secure_sum.client.federation import Masked
 from tests.workers.secure_sum.client.test_failures import started, version
 from tests.workers.secure_sum.client.test_masked_model import (
