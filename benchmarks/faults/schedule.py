@@ -94,7 +94,16 @@ _CALLS = {
     "ftruncate", "write_bytes", "write_text", "mkstemp", "commit", "write_durably",
     "write_all_durably", "open_durably", "sync_directory",
 }  # fmt: skip
-SERVED = ("app", "models", "workers/jobs", "workers/families")
+SERVED = (
+    "app",
+    "models",
+    "workers/cases",
+    "workers/families",
+    "workers/jobs",
+    "workers/leases",
+    "workers/lineage",
+    "workers/updates",
+)
 
 
 def places() -> list[tuple[str, int, int, str]]:

@@ -5,7 +5,6 @@ it: in the log's event, in the job's attempt, and beside the verdict until that 
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from sqlmodel import Session, select
@@ -23,21 +22,8 @@ from lethe.certificates.statement import (
 )
 from lethe.errors import LetheError
 from models import Artifact, ErasureRequest, Job
-from workers.jobs.draft import Draft
 from workers.jobs.logged_judgement import UNREADABLE, NotJudgedError
-
-
-@dataclass(frozen=True, slots=True)
-class NextAttempt:
-    """The next attempt. skipped: attempts left out before it, with the reasons as text.
-
-    compared: whether its model is compared with the sealed model from before the update.
-    """
-
-    attempt: int
-    method: str
-    skipped: tuple[str, ...] = ()
-    compared: bool = False
+from workers.updates.draft import Draft
 
 
 def escalated(

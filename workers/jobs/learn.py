@@ -20,14 +20,14 @@ from models.database.session import chunks
 from models.person import HELD_OUT, LEARNED
 from workers.errors import RefusedError
 from workers.families import base as family
-from workers.jobs import publish
-from workers.jobs.leases import checkpoints
-from workers.jobs.leases.lease import JobContext, advance
-from workers.jobs.model import held_out, versions
-from workers.jobs.model.chain import Chain, grown
-from workers.jobs.model.held_out import VersionFigure
-from workers.jobs.model.logged import ReceivedUpload, open_received
-from workers.jobs.update import FreshRecords, Owner, StoredBlock, Update
+from workers.jobs import held_out, publish
+from workers.jobs.held_out import VersionFigure
+from workers.leases import checkpoints
+from workers.leases.lease import JobContext, advance
+from workers.lineage import versions
+from workers.lineage.chain import Chain, grown
+from workers.lineage.logged import ReceivedUpload, open_received
+from workers.updates.update import FreshRecords, Owner, StoredBlock, Update
 
 # A tombstone that only the erasure journal restored, after a restore of the database, does not
 # name the record's owner: that record can never be added back.

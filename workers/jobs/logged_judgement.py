@@ -33,13 +33,13 @@ from models import (
     Verification,
 )
 from models.database.session import chunks, read_by_id
+from workers.cases.case import ELSE, read_stored
 from workers.errors import RefusedError
-from workers.jobs import draft
-from workers.jobs.case import ELSE, read_stored
-from workers.jobs.draft import Draft
-from workers.jobs.leases.lease import JobContext
-from workers.jobs.model import versions
-from workers.jobs.model.logged import check_logged, registered
+from workers.leases.lease import JobContext
+from workers.lineage import versions
+from workers.lineage.logged import check_logged, registered
+from workers.updates import draft
+from workers.updates.draft import Draft
 
 RECEIVED, LEARNED = "request.received", "contribution.learned"
 # Errors of reading a file that differs from what the tables say. Retrying fixes none of them.

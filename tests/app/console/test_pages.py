@@ -27,7 +27,7 @@ from tests.app.console.conftest import Desk
 from tests.app.console.reader import Browser, read
 from tests.installation import Installation, make_token
 from tests.lethe.certificates.build import Office, contents
-from tests.workers.jobs.test_seconds import refute_first
+from tests.workers.jobs.attempts.test_seconds import refute_first
 
 PAGES = (
     "",

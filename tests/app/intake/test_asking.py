@@ -18,8 +18,8 @@ from lethe.signing.keys import Algorithm, PrivateKey, generate_key
 from models import Case, ErasureRequest, IntakeChallenge, IntakeCode, RequestEvent
 from tests.app.intake.people import Mailbox, Page, Visitor
 from tests.installation import Installation
-from tests.workers.jobs.test_cases import shown
-from tests.workers.jobs.test_people import ANN, EVE, write
+from tests.workers.jobs.desk.test_cases import shown
+from tests.workers.jobs.desk.test_people import ANN, EVE, write
 
 OPEN = "app.service.intake.opening.open_case"
 

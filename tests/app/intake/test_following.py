@@ -16,7 +16,7 @@ from models import Case, ErasureRequest
 from tests.app.intake.people import Mailbox, Page, Visitor
 from tests.app.intake.test_asking import approve, case_of
 from tests.installation import Installation
-from tests.workers.jobs.test_people import ANN, BOB, write
+from tests.workers.jobs.desk.test_people import ANN, BOB, write
 
 
 def test_the_receipt_verifies_offline_and_a_changed_one_does_not(

@@ -27,7 +27,7 @@ from models import Case, IntakeChallenge, IntakeProof
 from tests.app.intake.people import Mailbox, Page, Visitor
 from tests.app.intake.test_asking import case_of, count
 from tests.installation import Installation
-from tests.workers.jobs.test_people import ANN, write
+from tests.workers.jobs.desk.test_people import ANN, write
 
 HIDDEN = {"regulation": "gdpr", "sure": "yes", "value": ANN}
 SCRIPT = "<script>alert(1)</script>"

@@ -20,9 +20,9 @@ from tests.app.protocols.test_opendsr import ID, Controller
 from tests.doubles.dispatcher import STAGES
 from tests.installation import Installation
 from tests.small import Caller, pack, rows
-from tests.workers.jobs.test_cases import opened, outcomes, shown
-from tests.workers.jobs.test_decisions import decide, spoil
-from tests.workers.jobs.test_people import ANN, BOB, named, packed, write
+from tests.workers.jobs.attempts.test_decisions import decide, spoil
+from tests.workers.jobs.desk.test_cases import opened, outcomes, shown
+from tests.workers.jobs.desk.test_people import ANN, BOB, named, packed, write
 from workers.families.ridge.stored import decode_block
 
 OTHER = "ann's-other@example.org"

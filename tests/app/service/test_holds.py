@@ -18,7 +18,7 @@ from app.service import holds
 from models import ErasureRequest, LegalHold, LogEntry
 from tests.installation import Installation, make_token
 from tests.small import MODEL, Caller
-from tests.workers.jobs.test_people import write
+from tests.workers.jobs.desk.test_people import write
 
 REASON = "Smith v. Example, discovery of Monday"
 BOTH = {"evidence": 1, "scope": 1}

@@ -51,7 +51,7 @@ LEFT_OUT = [
     LeftOut(
         "docs/verification.md",
         "lethe audit *",
-        "minutes of trainings: tests/workers/jobs/test_audits.py",
+        "minutes of trainings: tests/workers/jobs/method_audits/test_audits.py",
     ),
     LeftOut(
         "docs/operator-guide.md", "docker *", "containers: tests/packaging/test_compose.py"

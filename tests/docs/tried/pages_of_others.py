@@ -25,7 +25,7 @@ from tests.lethe.certificates import test_audit_report as reports
 from tests.lethe.certificates.build import issuer_key
 from tests.lethe.report.pdfs import MISSING
 from tests.workers.cli.test_recheck import CASE
-from tests.workers.jobs.test_drop import csv, zipped
+from tests.workers.jobs.desk.test_drop import csv, zipped
 from tests.workers.judge.empirical_claims import POLICY
 from tests.workers.judge.recheck.cases import MODEL
 from workers.judge.policy.document import to_document

@@ -31,24 +31,18 @@ from models import (
 from models.database.types import utcnow
 from tests.installation import Installation, install
 from tests.small import MODEL, ROWS, Caller, pack, rows
-from tests.workers.jobs.oracle import current_head, refit_head
+from tests.workers.jobs.lineage.oracle import current_head, refit_head
 from workers.arrays import Rows
+from workers.cases import case
 from workers.errors import RefusedError
-from workers.jobs import (
-    batch,
-    case,
-    certify,
-    execute,
-    sweep,
-    verify,
-)
-from workers.jobs.leases.lease import JobContext, Lease, LeaseLostError
-from workers.jobs.leases.leased import leased
-from workers.jobs.model.chain import Chain, Link
+from workers.jobs import batch, certify, execute, sweep, verify
+from workers.jobs.leased import leased
 from workers.judge.base import Report
 from workers.judge.merkle import merkle_root
 from workers.judge.ridge.claim import ExactClaim
 from workers.judge.ridge.verdict import RidgeVerifier
+from workers.leases.lease import JobContext, Lease, LeaseLostError
+from workers.lineage.chain import Chain, Link
 from workers.methods.ridge.base import Outcome, RidgeConfig, RidgeState
 from workers.methods.ridge.ridge_exact import METHOD
 

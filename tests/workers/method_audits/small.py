@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from workers.method_audits.draw import Plan, StoredRows
+from workers.audit_pairs.draw import Plan, StoredRows
 from workers.methods.network.base import Hooks, Need, Unlearned, UnlearningCase
 from workers.training.fedavg.base import ClientData, Work
 from workers.training.fedavg.config import LocalConfig, TrainingConfig

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from tests.workers.method_audits import small
+from workers.audit_pairs.draw import Plan, StoredRows, draw
 from workers.errors import RefusedError
-from workers.method_audits.draw import Plan, StoredRows, draw
 
 PLAN = replace(small.PLAN, targets=2, mislabelled=False)
 

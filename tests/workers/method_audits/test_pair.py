@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 import pytest
 
 from tests.workers.method_audits import small
+from workers.audit_pairs.pair import Pair, run_pair
 from workers.errors import RefusedError
 from workers.judge.algorithm_audit import Finding, judge
-from workers.method_audits.pair import Pair, run_pair
 from workers.methods.network.base import Hooks, Unlearned, UnlearningCase, UnlearningMethod
 from workers.methods.network.guard import NoSafeStepError
 from workers.methods.network.registry import WITHOUT_A_MODEL

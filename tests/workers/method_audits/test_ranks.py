@@ -2,7 +2,7 @@
 
 import random
 
-from workers.method_audits.ranks import first, purpose, were_targets
+from workers.audit_pairs.ranks import first, purpose, were_targets
 
 
 def test_every_target_of_any_time_is_found_when_it_leaves() -> None:

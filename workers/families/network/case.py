@@ -15,6 +15,8 @@ from app.vault.master import NOISY_FINETUNING
 from lethe.catalogue import CHECKS
 from lethe.errors import LetheError
 from models import Job
+from workers.cases.case import ExecutedJob, Judge, Verdict
+from workers.cases.claims import purge_claims, retained_commitments, retained_set_claim
 from workers.errors import ModelError, RefusedError
 from workers.families.network import empirical, logged, noisy, progress
 from workers.families.network.certified import bounds_of, registered_terms
@@ -34,16 +36,6 @@ from workers.families.network.data.rows import (
 )
 from workers.families.network.data.sides import divide
 from workers.families.network.training import device_of, here
-from workers.jobs.case import (
-    ExecutedJob,
-    Judge,
-    Verdict,
-    purge_claims,
-    retained_commitments,
-    retained_set_claim,
-)
-from workers.jobs.leases.lease import JobContext
-from workers.jobs.model.logged import LoggedRegistration, check_logged, registered
 from workers.judge.base import PurgeClaim, RetainedSetClaim
 from workers.judge.certified.logistic import VERIFIER, LogisticClaim
 from workers.judge.certified.logistic import VERIFIER as CERTIFIED
@@ -55,6 +47,8 @@ from workers.judge.checks import ODD_INPUT, judged, report_of
 from workers.judge.exact_retrained import VERIFIER as RETRAINED
 from workers.judge.exact_retrained import RetrainedClaim
 from workers.judge.samples.empirical import VERIFIER as EMPIRICAL
+from workers.leases.lease import JobContext
+from workers.lineage.logged import LoggedRegistration, check_logged, registered
 from workers.methods.certified.noise import KEY_BYTES, context_of
 from workers.methods.certified.noisy_finetuning import NoisyFinetuning
 from workers.methods.certified.release import Release

@@ -21,6 +21,8 @@ from lethe.certificates import shape
 from lethe.certificates.evidence import Removal, record_commitment
 from models import Job
 from workers.arrays import Labels, Matrix
+from workers.cases.case import ExecutedJob, Judge, Verdict
+from workers.cases.claims import purge_claims, retained_commitments, retained_set_claim
 from workers.errors import RefusedError
 from workers.families.network.config import NetworkConfig, network_config, policy_of
 from workers.families.network.data.rows import rows_digest, salts
@@ -28,21 +30,13 @@ from workers.families.network.logged import judged_before
 from workers.families.network.reference_models import with_trained
 from workers.families.network.scores.answer import canary_claim, score
 from workers.families.network.scores.sorting import Sorting
-from workers.jobs.case import (
-    ExecutedJob,
-    Judge,
-    Verdict,
-    purge_claims,
-    retained_commitments,
-    retained_set_claim,
-)
-from workers.jobs.leases.lease import JobContext
-from workers.jobs.model.logged import LoggedRegistration, registered
 from workers.judge.samples.empirical import VERIFIER
 from workers.judge.samples.empirical_claim import EmpiricalClaim
 from workers.judge.scores.file import decode_scores, encode_scores
 from workers.judge.scores.order import CommittedRows
 from workers.judge.silos import SilosClaim
+from workers.leases.lease import JobContext
+from workers.lineage.logged import LoggedRegistration, registered
 from workers.silos.collect import SiloAnswers, collect
 from workers.silos.score_task import ScoreTask, limit_of
 from workers.silos.scores import SCORED, ClientScores

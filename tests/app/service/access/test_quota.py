@@ -36,8 +36,8 @@ from tests.app.service.test_admission import (
 )
 from tests.installation import Installation
 from tests.small import MODEL, Caller
-from tests.workers.jobs.test_cases import opened
-from tests.workers.jobs.test_people import ANN, BOB, named
+from tests.workers.jobs.desk.test_cases import opened
+from tests.workers.jobs.desk.test_people import ANN, BOB, named
 
 INDEX = "ix_erasure_requests_open"
 COUNTS = re.compile(r"SELECT given\.keyid, \(SELECT count")
