@@ -8,6 +8,7 @@ from collections.abc import Mapping
 
 from sqlmodel import select
 
+from lethe.certificates.statement import NAMED
 from models import Job
 from models.database.types import clock
 from workers.errors import RefusedError
@@ -115,7 +116,7 @@ def _approximated(
         **found.notes,  # first: a method's notes must not override the service's
         **described(job.services, config, case.retained),
         **cost_notes(found.work),
-        "attempt": label(step),
+        NAMED: label(step),
     }
     return UpdateResult(
         encoded(config, found.weights, state),
