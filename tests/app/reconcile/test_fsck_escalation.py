@@ -24,6 +24,7 @@ FIRST = AttemptPart(1, "puf-special", "FAIL", None, (PURGE, ATTACK))
 HONEST = (FIRST, SKIPPED)
 SCORES = (scores_part("ab" * 32, certified=False),)
 ESCALATION = "the escalation is not the one that the log has"
+NUMBER = "an entry states the number of another attempt"
 METHOD = "the method is not the one that the log has as executed"
 Said = tuple[str, dict[str, Any]]
 
@@ -113,6 +114,10 @@ FORGED: dict[str, tuple[dict[str, Any], str]] = {
     "a-check-less": ({"attempts": (replace(FIRST, checks=(ATTACK,)), SKIPPED)}, ESCALATION),
     "another-attempt": ({"attempts": (replace(FIRST, method="hf-kcu"), SKIPPED)}, ESCALATION),
     "another-reason": ({"attempts": (FIRST, replace(SKIPPED, reason="skipped"))}, ESCALATION),
+    "a-number-for-what-was-skipped": (
+        {"attempts": (FIRST, replace(SKIPPED, number=2))},
+        ESCALATION,
+    ),
     "another-method": ({"method": "puf-special"}, METHOD),
     "other-settings": ({"method": "retrain(seed=1)"}, METHOD),
     "no-scores": ({"scores": ()}, "the scores are not those that the log has"),
@@ -133,6 +138,20 @@ def test_another_escalation_than_the_log_has_is_found(
 ) -> None:
     forged, why = FORGED[case]
     assert findings(ledger, settings, **forged) == [why]
+
+
+@pytest.mark.parametrize("event", [0, 1, 2, 3, 4])
+def test_an_entry_with_another_number_than_its_attempt_is_found(
+    ledger: Ledger, settings: Settings, event: int
+) -> None:
+    numbers = (1, 1, 2, 2, 2)
+    stated = [
+        (name, {**said, "attempt": n}) for (name, said), n in zip(LOG, numbers, strict=True)
+    ]
+    assert findings(ledger, settings, log=stated) == []
+    name, said = stated[event]
+    stated[event] = (name, {**said, "attempt": numbers[event] + 1})
+    assert findings(ledger, settings, log=stated) == [NUMBER]
 
 
 LACKING = {"executed": ("method", [METHOD]), "verified": ("checks", [ESCALATION])}
