@@ -35,8 +35,8 @@ def least_records(config: dict[str, Any], method: str) -> int:
 DECISION = "decision"
 
 
-def last_attempt(config: Mapping[str, Any]) -> int:
-    """Return the number of the attempt that retrains or refits the model."""
+def last_step(config: Mapping[str, Any]) -> int:
+    """Return the number of the step that retrains or refits the model."""
     return 2 + len(_ladder(config))
 
 
@@ -70,7 +70,7 @@ def attempt_view(
         method = request.method if number == 1 or job.done_at is not None else refit
     ahead: list[str] = []
     if job.done_at is None:
-        last, escalated = last_attempt(model.config), number > 1
+        last, escalated = last_step(model.config), number > 1
         # Once a retraining has replaced a method, no other method follows.
         approximate = [] if method == refit else _ladder(model.config)[job.attempt - 1 :]
         ahead = [spelled(step) for step in approximate]

@@ -49,7 +49,7 @@ class ExecutedJob:
 
     job_id: str
     token: int
-    attempt: int
+    step: int
     request: ErasureRequest
     plan: Draft
     model: Model
@@ -115,7 +115,7 @@ def load(
     return ExecutedJob(
         job_id=job.id,
         token=job.lease_token,
-        attempt=job.attempt,
+        step=job.attempt,
         request=request,
         plan=plan,
         model=model,

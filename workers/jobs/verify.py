@@ -166,7 +166,7 @@ def _of(job: JobContext, judged: Judged) -> JobContext:
         job.lease,
         job_id=case.job_id,
         token=case.token,
-        attempt=case.attempt,
+        step=case.step,
         request_id=case.request.id,
     )
     return replace(job, lease=lease)

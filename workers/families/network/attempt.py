@@ -60,9 +60,9 @@ def run(job: JobContext) -> UpdateResult:
     with services.reading() as session:
         rows = holdings(assemble(services, session, lease.model_id), config)
         salted = salts(session, lease.model_id)
-    if lease.attempt > 1 + len(ladder):
+    if lease.step > 1 + len(ladder):
         return retrained(job, config, rows, salted)
-    step = ladder[lease.attempt - 2]
+    step = ladder[lease.step - 2]
     if (forbidden := _forbidden(job)) is not None:
         why = f"{label(step)}: {forbidden}"
         return retrained(job, config, rows, salted, escalated=why)
