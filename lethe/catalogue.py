@@ -852,6 +852,7 @@ _EVENTS = (
         statistics=str,
         method=str,
         draft=str,
+        attempt=int,
     ),
     _request(
         "verified",
@@ -860,6 +861,7 @@ _EVENTS = (
         evidence=str,
         checks=str,
         scores=str,
+        attempt=int,
         **{"class": str},
     ),
     _request(

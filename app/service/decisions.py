@@ -14,7 +14,7 @@ from app.ledger.transaction import Transaction
 from app.problems import ConflictError
 from app.schemas.requests import Decision, RequestView
 from app.service.context import Services
-from app.service.methods import last_attempt
+from app.service.methods import last_step
 from app.service.queue import PARKED
 from app.service.releases import close_releases
 from app.service.requests import close, find, require_own_ref, view
@@ -65,7 +65,7 @@ def decide(services: Services, request_id: str, wanted: Decision, operator: str)
         if _is_untouched(job):
             request.state = "executing"
         else:
-            job.attempt = max(job.attempt, last_attempt(model.config)) + 1
+            job.attempt = max(job.attempt, last_step(model.config)) + 1
         job.stage, job.tries, job.deaths, job.lease_until = "execute", 0, 0, None
         session.flush()
         return job.id, job.stage
@@ -103,7 +103,7 @@ def _try_again(
     if job.stage == "verify" and model.config["data"] != "masked":
         _forget_stage(services, session, job)
         request.state, job.stage = "escalated", "execute"
-        job.attempt = max(job.attempt, last_attempt(model.config)) + 1
+        job.attempt = max(job.attempt, last_step(model.config)) + 1
     elif job.stage == "execute" and job.attempt == 1:
         request.state = "executing" if job.lease_token else "received"
     else:

@@ -162,7 +162,7 @@ def publish(
         model_id=model.id,
         number=number,
         job_id=lease.job_id,
-        attempt=lease.attempt,
+        attempt=lease.step,
         head_id=head.id,
         state_id=state.id,
         head_digest=encoded.head_digest,

@@ -17,7 +17,7 @@ from lethe.certificates.audits.counts import (
     STARTED,
     count,
 )
-from lethe.certificates.statement import Predicate
+from lethe.certificates.statement import NAMED, Predicate
 from lethe.log.entries import MODEL_EVENT, Leaf, parse_leaf
 from models import ErasureRequest, LogEntry, RequestEvent
 
@@ -44,8 +44,8 @@ def citation_problem(session: Session, certified: int, certificate: Predicate) -
         )
     except (KeyError, ValueError):
         return "the certificate counts audits in a log of no size"
-    attempt = _attempt(session, certificate, certified)
-    method = attempt.partition("(")[0]
+    named = _named(session, certificate, certified)
+    method = named.partition("(")[0]
     counts = count(_events(session, certificate.model.ref), method, size)
     cited = parameters.get(AUDIT)
     if cited is not None and cited not in counts.reports:
@@ -54,7 +54,7 @@ def citation_problem(session: Session, certified: int, certificate: Predicate) -
     if COUNT not in parameters:
         # Audits cover registered settings only: an attempt with its own settings has no audit
         # to cite.
-        audited = cited is not None or attempt == method
+        audited = cited is not None or named == method
         hidden = audited and any(one.index < judged for one in counts.audits)
         return "the certificate does not say how many audits were started" if hidden else None
     if size <= judged:
@@ -79,11 +79,11 @@ def _events(session: Session, ref: str) -> Iterator[tuple[int, Leaf]]:
         yield index, parse_leaf(leaf)
 
 
-def _attempt(session: Session, certificate: Predicate, certified: int) -> str:
+def _named(session: Session, certificate: Predicate, certified: int) -> str:
     """Return the method that made the model, with the attempt's own settings, if any.
 
     This reads events as stored: `check_openings` compares each with its leaf. If retention has
-    ended there are none; then the certificate's own attempt counts, if it matches its method.
+    ended there are none; then the certificate's settings count, if they match its method.
     """
     query = (
         select(RequestEvent.event, RequestEvent.payload)
@@ -92,7 +92,7 @@ def _attempt(session: Session, certificate: Predicate, certified: int) -> str:
         .where(col(RequestEvent.log_index) < certified)
         .order_by(col(RequestEvent.log_index))
     )
-    own, attempt = certificate.method.id, certificate.method.parameters.get("attempt", "")
+    own, stated = certificate.method.id, certificate.method.parameters.get(NAMED, "")
     named: str | None = None
     anew = False
     for event, payload in session.exec(query):
@@ -101,7 +101,7 @@ def _attempt(session: Session, certificate: Predicate, certified: int) -> str:
         anew = anew or (event == DECIDED and payload.get("decision") == "retry")
     if named is not None:
         return RETRAIN if anew and own == RETRAIN else named
-    return attempt if attempt.startswith(f"{own}(") and attempt.endswith(")") else own
+    return stated if stated.startswith(f"{own}(") and stated.endswith(")") else own
 
 
 def _judged(session: Session, ref: str, certified: int) -> int:

@@ -9,7 +9,7 @@ from app.ledger.transaction import Transaction
 from app.problems import ConflictError
 from app.schemas.models import ModelView
 from app.service.context import Services
-from app.service.methods import last_attempt
+from app.service.methods import last_step
 from app.service.models import registry
 from app.service.queue import MEND
 from models import ErasureRequest, Job, Model
@@ -39,7 +39,7 @@ def mend(services: Services, ref: str) -> ModelView:
                 kind=MEND,
                 call_id=logs.call_id(),
                 stage="execute",
-                attempt=last_attempt(model.config),  # which builds any model from its rows
+                attempt=last_step(model.config),  # which builds any model from its rows
                 created_at=tx.now,
             )
             session.add(job)
