@@ -8,16 +8,15 @@ left out. If that does not pass either, an operator decides.
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from app.schemas.families.manifests import manifest_of
 from app.schemas.requests import AttemptView
-from lethe.catalogue import METHODS, TESTED
+from lethe.catalogue import METHODS, TESTED, data_of, family_of
 from models import ErasureRequest, Job, Model, RequestEvent
-
-SKETCHED = "ridge-sketched"  # the only method that takes sketches in place of statistics
 
 
 def offered(config: dict[str, object]) -> tuple[str, ...]:
     """Return the methods for a model of this configuration."""
-    family = config.get("family", "ridge")
+    family = family_of(config)
     return tuple(one.name for one in METHODS.values() if one.model == family)
 
 
@@ -59,7 +58,7 @@ def attempt_view(
 
     The rows of a masked model were never here, so no other attempt is possible.
     """
-    if model.config["data"] == "masked":
+    if not data_of(model.config).rebuildable:
         return None
     method, escalated = request.method, False
     for event in events:
@@ -68,7 +67,7 @@ def attempt_view(
     ahead: list[str] = []
     if job.done_at is None:
         last = last_attempt(model.config)
-        refit = "retrain" if "retrain" in offered(model.config) else "refit"
+        refit = manifest_of(model.config).last_attempt
         # Once a retraining has replaced a method, no other method follows.
         approximate = [] if method == refit else _ladder(model.config)[job.attempt - 1 :]
         ahead = [spelled(step) for step in approximate]

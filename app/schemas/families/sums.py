@@ -93,9 +93,11 @@ class NewSums(FamilyManifest):
         )
 
 
-def bounds(config: Mapping[str, Any]) -> tuple[float, float, float]:
-    """Return least and largest feature, and largest number to predict, of a configuration."""
-    options = config["sums"]
+def bounds(config: Mapping[str, Any]) -> tuple[float, float, float] | None:
+    """Return least and largest feature, and largest number to predict; None without sums."""
+    options = config.get("sums")
+    if options is None:
+        return None
     high, target = (
         ldexp(float(LARGEST_CODE), options[name]) for name in ("exponent", "target_exponent")
     )
