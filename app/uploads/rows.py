@@ -23,7 +23,7 @@ from app.problems import BodyTooLargeError, UploadError
 from app.schemas.families.manifests import manifest_of
 from app.schemas.families.networks import PIXELS
 from app.schemas.families.scripts import predicts
-from app.schemas.families.sums import bounds
+from app.schemas.families.sums import bounds, is_summed
 from app.schemas.models import RowForm
 from app.uploads.checked import CheckedHeldOut, CheckedUpload
 from app.uploads.evaluation import ARRAYS as EVALUATION
@@ -85,8 +85,8 @@ def _table(config: Mapping[str, Any], classes: int) -> Parser:
     more: dict[str, Any] = {"missing": config.get("missing", True)}
     if not predicts(config):
         more["unmeasured"] = UNMEASURED
-    if (limits := bounds(config)) is not None:
-        more["within"] = Within(*limits, config["weighted"])
+    if is_summed(config):
+        more["within"] = Within(*bounds(config), config["weighted"])
     elif config.get("weighted"):
         more["weights"] = shares
     more["marks_bins"] = "bins" in config

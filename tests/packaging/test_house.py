@@ -96,6 +96,7 @@ def switches(files: Files) -> dict[str, list[str]]:
 def comparisons(file: ast.Module) -> Iterator[str]:
     """Yield what compares with such a name, spelled there or as a constant of the module."""
     constants: dict[str, set[object]] = {}
+    node: ast.AST
     for node in file.body:
         if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]

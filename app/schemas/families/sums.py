@@ -93,11 +93,14 @@ class NewSums(FamilyManifest):
         )
 
 
-def bounds(config: Mapping[str, Any]) -> tuple[float, float, float] | None:
-    """Return least and largest feature, and largest number to predict; None without sums."""
-    options = config.get("sums")
-    if options is None:
-        return None
+def is_summed(config: Mapping[str, Any]) -> bool:
+    """Return whether the rows of a configuration are summed as integers, within `bounds`."""
+    return "sums" in config
+
+
+def bounds(config: Mapping[str, Any]) -> tuple[float, float, float]:
+    """Return least and largest feature, and largest number to predict, of a configuration."""
+    options = config["sums"]
     high, target = (
         ldexp(float(LARGEST_CODE), options[name]) for name in ("exponent", "target_exponent")
     )

@@ -14,6 +14,7 @@ from sqlmodel import col
 from app import logs, metrics
 from app.election import Election
 from app.ledger import storage
+from app.ledger.startup import open_ledger
 from app.metrics import WorkerMetricsError
 from app.schemas.requests import State
 from app.service import health
@@ -203,11 +204,10 @@ def test_readiness_is_looked_at_no_more_often_than_the_rest(
     ready: Installation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looked: list[int] = []
-    opened = health.open_ledger
 
     def counted(*arguments: Any) -> Any:  # by the part `keys`, asked by each /readyz
         looked.append(1)
-        return opened(*arguments)
+        return open_ledger(*arguments)
 
     monkeypatch.setattr(health, "open_ledger", counted)
     ready.services.seen.clear()

@@ -102,7 +102,12 @@ def ask(installed: Installation, record: str) -> str:
 @contextmanager
 def at(step: str, act: Callable[[], object]) -> Iterator[None]:
     """Do something else each time a step is reached."""
-    steps.install(lambda one: act() if one == step else None)
+
+    def reached(one: str) -> None:
+        if one == step:
+            act()
+
+    steps.install(reached)
     try:
         yield
     finally:
