@@ -35,12 +35,12 @@ from app.schemas.models import (
 )
 from app.service import registration
 from app.service.context import Services
-from app.service.methods import SKETCHED
 from app.service.models import contributions, deletion, mending, registry
 from app.service.paging import parse_number
 from app.service.queue import first_fit_stalls, training_progress
 from app.uploads.checked import CheckedHeldOut, CheckedUpload
 from app.uploads.spool import Spool
+from lethe.catalogue import SKETCHED, data_of
 from models import Model
 
 router = APIRouter(prefix="/v1/models", tags=["models"])
@@ -125,7 +125,7 @@ def _first_rows(
     place = ("body", "data")
     pinned = wanted.pinned()
     max_bytes = services.settings.max_upload_bytes
-    if pinned["config"]["data"] != "rows":
+    if not data_of(pinned["config"]).rows_here:
         if data is None:
             return None
         classes = len(wanted.classes)
@@ -231,12 +231,12 @@ def parse_contribution(
     from app.uploads.rows import parse_rows
     from app.uploads.statistics import parse_message
 
-    where = model.config["data"]
-    if where == "masked":
+    where = data_of(model.config)
+    if where.in_rounds:
         raise UploadError("this model is masked: statistics reach it in rounds, see /v1/rounds")
     most = services.settings.max_upload_bytes
     with services.artifacts.staged(kind) as file:
-        if where == "statistics":
+        if where.messages_here:
             return parse_message(
                 body,
                 file,
@@ -244,7 +244,7 @@ def parse_contribution(
                 classes=len(model.classes),
                 bits=model.config["bits"],
                 max_bytes=most,
-                sketches=model.method == SKETCHED,
+                sketches=model.method in SKETCHED,
             )
         return parse_rows(
             body,

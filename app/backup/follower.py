@@ -141,7 +141,7 @@ class DatabaseFollower:
         directory: Folder,
         keys: KeysCopy | None = None,
     ) -> None:
-        self._settings, self._connection, self.folder = settings, connection, directory
+        self._settings, self.connection, self.folder = settings, connection, directory
         self._keys = keys
         self._inode = _inode(connection)
         names = directory.names()
@@ -185,7 +185,7 @@ class DatabaseFollower:
         if self._keys is not None:
             self._keys.begin()
         with ExitStack() as stack:
-            with self._connection.begin():
+            with self.connection.begin():
                 keys = () if self._keys is None else self._keys.signature()
                 seen = self._version(), frozenset(self._stored()), keys
                 if seen == self._seen:
@@ -218,7 +218,7 @@ class DatabaseFollower:
 
     def _require_same(self) -> None:
         """Check that the database's file was not exchanged and the directories still exist."""
-        if _inode(self._connection) != self._inode:
+        if _inode(self.connection) != self._inode:
             raise BackupError(
                 "the database's file was exchanged: start lethe backup follow again"
             )
@@ -243,7 +243,7 @@ class DatabaseFollower:
 
     def _version(self) -> int:
         """Return a number that changes with every commit of another connection."""
-        return int(self._connection.exec_driver_sql("PRAGMA data_version").scalar_one())
+        return int(self.connection.exec_driver_sql("PRAGMA data_version").scalar_one())
 
     def _stored(self) -> list[str]:
         source = self._settings.data_dir / ARTIFACTS
@@ -252,19 +252,19 @@ class DatabaseFollower:
 
     def _log(self, held: Checkpoint) -> tuple[int, bytes]:
         query = text("SELECT version_num FROM alembic_version")
-        if self._connection.execute(query).scalar_one_or_none() != HEAD:
+        if self.connection.execute(query).scalar_one_or_none() != HEAD:
             raise SchemaError(
                 "the database was migrated: follow it with the version of Lethe that migrated "
                 "it"
             )
-        with Session(self._connection) as session:
+        with Session(self.connection) as session:
             size, nodes = storage.read_size(session), NodeTable(session)
             require_extends(held, self._settings.origin, size, nodes.root_at)
             return size, nodes.root_at(size)
 
     def _take_copy(self, place: Path) -> Path:
         """Copy the connection's snapshot; return the copy's path."""
-        source = self._connection.connection.driver_connection
+        source = self.connection.connection.driver_connection
         assert isinstance(source, sqlite3.Connection)
         copy = place / "whole.db"
         copy.touch(mode=0o600)

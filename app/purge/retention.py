@@ -109,7 +109,7 @@ def run(services: Services) -> RetentionRun:
     services.artifacts.unlink_shredded(services.engine)
     scrub(services.engine)  # if a long reader still needs old pages, the sweep repeats it
     reached("retention.unlinked")
-    found.log_index = services.ledger.transact(_record)
+    found.log_index = services.ledger.transact(log_removals)
     with services.reading() as session:
         found.held = _held(services, session, held(services.ledger, session))
     return found
@@ -192,7 +192,7 @@ def _empty(
     services: Services, tx: Transaction, kind: str, items: Sequence[Any], before: datetime
 ) -> None:
     for one in items:
-        _list(tx.session, kind, _DESTROY[kind](services, tx, one), before, tx.now)
+        _list(tx.session, kind, DESTROY[kind](services, tx, one), before, tx.now)
     tx.session.flush()
 
 
@@ -224,7 +224,7 @@ def _list(session: Session, kind: str, ref: str, before: datetime, at: datetime)
     session.add(RetentionRemoval(kind=kind, ref=ref, before=before, at=at))
 
 
-def _record(tx: Transaction) -> int | None:
+def log_removals(tx: Transaction) -> int | None:
     """Append an entry for the destroyed items that no entry counts; return its index."""
     session = tx.session
     query = select(RetentionRemoval).where(col(RetentionRemoval.log_index).is_(None))
@@ -317,7 +317,7 @@ _PLACE: Mapping[str, Any] = {
     "case": col(Case.ref),
     "key": col(RequesterKey.keyid),
 }
-_DESTROY: Mapping[str, Callable[[Services, Transaction, Any], str]] = {
+DESTROY: Mapping[str, Callable[[Services, Transaction, Any], str]] = {
     "evidence": destroy_evidence,
     "scope": destroy_scope,
     "contact": destroy_contact,

@@ -18,6 +18,7 @@ from app.service.methods import last_step
 from app.service.queue import PARKED
 from app.service.releases import close_releases
 from app.service.requests import close, find, require_own_ref, view
+from lethe.catalogue import data_of
 from models import ErasureRequest, Job, Model
 
 AWAITING = "needs-decision"
@@ -100,7 +101,7 @@ def _try_again(
             "was refused, or abandon this one"
         )
     request.reason = None
-    if job.stage == "verify" and model.config["data"] != "masked":
+    if job.stage == "verify" and data_of(model.config).rebuildable:
         _forget_stage(services, session, job)
         request.state, job.stage = "escalated", "execute"
         job.attempt = max(job.attempt, last_step(model.config)) + 1

@@ -14,6 +14,7 @@ from sqlmodel.sql.expression import SelectOfScalar
 
 from app.schemas.models import ProgressView
 from app.settings import MOST_COALESCED, Settings
+from lethe.catalogue import data_of
 from models import ErasureRequest, Job, Model
 from models.database.session import read_by_id
 from models.database.types import clock
@@ -84,7 +85,7 @@ def is_held_back(session: Session, settings: Settings, head: Job, now: datetime)
     """
     if settings.batch_min_requests <= 1:
         return False
-    if session.get_one(Model, head.model_id).config["data"] == "masked":
+    if data_of(session.get_one(Model, head.model_id).config).in_rounds:
         return False  # its requests park, and would hold up the round that releases them
     run, closed = _run(session, head)
     if not run or run[0][1].state != "received":

@@ -10,7 +10,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from lethe.canonical import format_base64
 from lethe.log.checkpoint import open_checkpoint
 from lethe.log.cosigner import Cosigner
-from lethe.log.note import parse_vkey, read_note, sign_note, split_note
+from lethe.log.note import NoteVerifier, parse_vkey, read_note, sign_note, split_note
 from lethe.witness import ask
 from lethe.witness.ask import (
     Asker,
@@ -37,11 +37,15 @@ def asked(url: str, size: int = 10, log: Log = LOG) -> ask.Cosigned:
         asker.close()
 
 
+def keys_in(folder: Path) -> list[NoteVerifier]:
+    return [parse_vkey(path.read_text()[:-1]) for path in (folder / "w").glob("*.vkey")]
+
+
 @pytest.fixture
 def honest(tmp_path: Path) -> Iterator[tuple[Asker, str]]:
-    vkeys = witness_in(tmp_path / "w", LOG)
+    witness_in(tmp_path / "w", LOG)
     with serving(tmp_path / "w") as url:
-        asker = Asker(url + "/", [parse_vkey(vkey) for vkey in vkeys])
+        asker = Asker(url + "/", keys_in(tmp_path))
         yield asker, url
         asker.close()
 
@@ -59,10 +63,12 @@ def test_an_honest_witness_gives_lines_of_both_keys_for_each_size(
     assert asker.last(log_signer("other.example", b"x").verifier) is None
 
 
-def test_the_witness_names_the_size_to_one_that_forgot_it(honest: tuple[Asker, str]) -> None:
+def test_the_witness_names_the_size_to_one_that_forgot_it(
+    honest: tuple[Asker, str], tmp_path: Path
+) -> None:
     asker, url = honest
     asker.cosign(LOG.note(7), LOG.head(7), LOG.prove)
-    new = Asker(url, asker._keys)
+    new = Asker(url, keys_in(tmp_path))
     assert len(new.cosign(LOG.note(20), LOG.head(20), LOG.prove).lines) == 2
     new.close()
     # The first goes on with a size that is no longer the last one.
