@@ -80,7 +80,7 @@ def postgres_server(*, durable: bool = False) -> Iterator[str]:
 
 @dataclass(frozen=True)
 class ArchivedPostgres:
-    """A PostgreSQL server whose write-ahead log is archived as the operator guide says."""
+    """A PostgreSQL server whose write-ahead log is archived as docs/backup.md says."""
 
     url: str
     root: Path

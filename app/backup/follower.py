@@ -83,7 +83,7 @@ def following(
     if engine.dialect.name != "sqlite":
         raise BackupError(
             "the database is PostgreSQL, which is followed by its own means: set archive_mode "
-            "and archive_command (operator guide, Recover PostgreSQL to a moment)"
+            "and archive_command (docs/backup.md, Recover PostgreSQL to a moment)"
         )
     require_schema(engine)
     remove_leftovers(settings.data_dir)
