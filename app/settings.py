@@ -196,6 +196,11 @@ class Settings(BaseSettings):
         ge=0,
         description="Days that the client or subject of a revoked requester key is kept.",
     )
+    undecided_retention_days: int = Field(
+        default=90,
+        ge=0,
+        description="Days after its deadline that a request waits for a person's decision.",
+    )
     lease_seconds: int = Field(
         default=120,
         gt=0,

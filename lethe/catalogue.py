@@ -736,6 +736,17 @@ REFUSALS: Final[Mapping[str, Mapping[str, str]]] = MappingProxyType(
         ),
     }
 )
+# Given by the retention run for a request that was open long after its deadline.
+LAPSES: Final[Mapping[str, Mapping[str, str]]] = MappingProxyType(
+    {
+        "gdpr": MappingProxyType(
+            {"undecided": "nobody decided on it in time: send it again (GDPR Art. 12(4))"}
+        ),
+        "ccpa": MappingProxyType(
+            {"undecided": "nobody decided on it in time: send it again (11 CCR § 7021)"}
+        ),
+    }
+)
 EXTENSIONS: Final[Mapping[str, Mapping[str, str]]] = MappingProxyType(
     {
         "gdpr": MappingProxyType(
@@ -835,11 +846,13 @@ def _service_key(name: str, meaning: str, *fields: str) -> Event:
 # Data with a retention period, in the order of destruction.
 RETAINED: Final[Mapping[str, str]] = MappingProxyType(
     {
+        "undecided": "rows that were released to a request nobody decided on, and its drafts",
         "evidence": "evidence and scores of an ended request",
         "scope": "scope, openings, notes and callbacks of an ended request",
         "contact": "the contact address of a case",
         "case": "ticket, check of identity and key of an ended case, and its intake proof",
         "key": "whom a revoked requester's key is bound to",
+        "hold": "reason, target and names of a released legal hold",
     }
 )
 
@@ -933,7 +946,8 @@ _EVENTS = (
     _request("certified", "its certificate is in the log", certificate=int, result=str),
     _request(
         "refused",
-        "it cannot be executed, or an officer refused it; reason, and notice of remedies",
+        "it cannot be executed, an officer refused it, or nobody decided on it long after its "
+        "deadline; reason, and notice of remedies",
         reason=str,
         by=str,
         notice=str,

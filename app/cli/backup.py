@@ -13,10 +13,11 @@ from sqlmodel import Session
 from app import steps
 from app.backup.archive import ARTIFACTS, write_backup
 from app.backup.errors import BackupError
-from app.backup.follower import Round, follow, following
+from app.backup.follower import follow, following
 from app.backup.reapply import Reapplied, log_people, log_quarantines, reapply
 from app.backup.rehearse import rehearse
 from app.backup.restore import restore as restore_backup
+from app.backup.round import Round
 from app.backup.scratch import scratch_place
 from app.ledger.key_files import kept_elsewhere
 from app.ledger.recover import Witnessed

@@ -12,9 +12,11 @@ from typing import Any
 from sqlmodel import Session
 
 from app.reconcile.case_parts import contact_digest, logged_part, logged_parts
-from app.reconcile.holds import Held
+from app.reconcile.holds import Held, is_released
 from app.reconcile.logged_requests import LoggedRequest, logged_requests, own_requests
+from app.reconcile.model_events import hold_events
 from app.reconcile.retention import ended_refs
+from app.reconcile.undecided import is_undecided
 from app.service.context import Services
 from models import Artifact, Case, ErasureRequest, Verification
 
@@ -42,7 +44,16 @@ def confirmed(
         ]
     if kind == "key":
         return list(items)
+    if kind == "hold":
+        events = hold_events(services.ledger)
+        return [one for one in items if is_released(one, events.get(one.id, ()), before)]
     logged = logged_requests(services.ledger, services.root_secret, session, items)
+    if kind == "undecided":
+        return [
+            one
+            for one in items
+            if is_undecided(services.ledger, session, one, logged.get(one.id), before, held)
+        ]
     return [
         one
         for one in items
@@ -98,6 +109,6 @@ def _is_due(
         return False
     if kind == "case" and own:
         return planned and all(_has_ended(one, said, before, held) for one, said in own)
-    if any(said.ended is None or said.due >= before for _, said in own):
+    if any(said.ended is None or max(said.due, said.ended) >= before for _, said in own):
         return False
     return not any(held.keeps(one, said.model, said.case) for one, said in own)

@@ -1,6 +1,7 @@
 """The end of retention: destroys due items, then logs the numbers.
 
-    transaction 1   keys destroyed and rows emptied, each with a row of     durable
+    transaction 1   undecided requests refused, each by its own entry       signed
+                    keys destroyed and rows emptied, each with a row of     durable
                     `retention_removals` that no entry counts yet
     files           unlinked, and the database scrubbed
     transaction 2   one entry that counts those rows                        signed
@@ -33,6 +34,7 @@ from app.reconcile.holds import NOTHING, Held, held
 from app.reconcile.retention import cut_offs, items_digest
 from app.service.access.keys import DESTROYED
 from app.service.context import Services
+from app.service.decisions import lapse
 from app.service.intake.following import destroy_proofs
 from app.steps import reached
 from app.vault.scrub import scrub
@@ -44,6 +46,7 @@ from models import (
     Callback,
     Case,
     ErasureRequest,
+    LegalHold,
     RequesterKey,
     RequestEvent,
     RetentionRemoval,
@@ -97,7 +100,8 @@ def run(services: Services) -> RetentionRun:
         after: str | None = ""
         while after is not None:
             page = services.ledger.transact(
-                partial(_destroy, services, found, kind, after), checkpoint=False
+                partial(_destroy, services, found, kind, after),
+                checkpoint=kind == "undecided",  # its requests are refused in the log
             )
             found.removed.update(page.removed)
             found.differs[kind] += page.differs
@@ -215,8 +219,10 @@ def _page(
         last = keys[AT_ONCE - 1].keyid if len(keys) > AT_ONCE else None
         return _Page(keys[:AT_ONCE], 0, last)
     rows = session.exec(query.limit(AT_ONCE)).all()
-    items = confirmed(services, session, kind, rows, before, keeps, planned=planned)
     last = getattr(rows[-1], place.key) if len(rows) == AT_ONCE else None
+    if kind == "undecided":  # fsck reports a request whose key is gone: nothing can answer it
+        rows = [one for one in rows if one.event_key]
+    items = confirmed(services, session, kind, rows, before, keeps, planned=planned)
     return _Page(items, len(rows) - len(items), last)
 
 
@@ -244,6 +250,12 @@ def log_removals(tx: Transaction) -> int | None:
         row.log_index = index
     session.flush()
     return index
+
+
+def refuse_undecided(services: Services, tx: Transaction, request: ErasureRequest) -> str:
+    """Refuse a request that nobody decided on, and destroy its inputs; return its ref."""
+    lapse(services, tx, request)
+    return request.ref
 
 
 def destroy_evidence(services: Services, tx: Transaction, request: ErasureRequest) -> str:
@@ -310,17 +322,27 @@ def destroy_key(services: Services, tx: Transaction, found: RequesterKey) -> str
     return found.ref or ""
 
 
+def destroy_hold(services: Services, tx: Transaction, found: LegalHold) -> str:
+    """Delete a released hold; return its id. The log keeps that there was one."""
+    tx.session.delete(found)
+    return found.id
+
+
 _PLACE: Mapping[str, Any] = {
+    "undecided": col(ErasureRequest.id),
     "evidence": col(ErasureRequest.id),
     "scope": col(ErasureRequest.id),
     "contact": col(Case.ref),
     "case": col(Case.ref),
     "key": col(RequesterKey.keyid),
+    "hold": col(LegalHold.id),
 }
 DESTROY: Mapping[str, Callable[[Services, Transaction, Any], str]] = {
+    "undecided": refuse_undecided,
     "evidence": destroy_evidence,
     "scope": destroy_scope,
     "contact": destroy_contact,
     "case": destroy_case,
     "key": destroy_key,
+    "hold": destroy_hold,
 }

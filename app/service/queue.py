@@ -16,11 +16,12 @@ from app.schemas.models import ProgressView
 from app.settings import MOST_COALESCED, Settings
 from lethe.catalogue import data_of
 from models import ErasureRequest, Job, Model
+from models import job as jobs
 from models.database.session import read_by_id
 from models.database.types import clock
 
 # A parked job waits for an answer from outside. It blocks no other job and gets no nudges.
-PARKED = "awaiting"
+PARKED = jobs.PARKED
 
 # The kind of job that rebuilds a quarantined model, and the only one that runs on it.
 MEND = "mend"

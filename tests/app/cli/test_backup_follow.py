@@ -24,10 +24,11 @@ from app import metrics, steps
 from app.backup.archive import write_backup
 from app.backup.beats import FOLDER, Beat, read_beats, write_beat
 from app.backup.errors import BackupError
-from app.backup.follower import DatabaseFollower, Round, follow, following
+from app.backup.follower import DatabaseFollower, follow, following
 from app.backup.keys import KeysCopy
 from app.backup.pieces import PIECE, PIECES, as_backup, read_followed
 from app.backup.restore import restore as restore_backup
+from app.backup.round import Round
 from app.backup.scratch import scratch_place
 from app.cli.backup import backup, restore
 from app.keys.rotate_log import revoke_log, rotate_log
