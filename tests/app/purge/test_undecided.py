@@ -22,8 +22,8 @@ from tests.app.reconcile.test_fsck_retention import found, listed
 from tests.app.service.test_holds import officer, release
 from tests.installation import Installation, install
 from tests.remote import Remote
-from tests.workers.jobs.test_decisions import decide, spoil
-from tests.workers.jobs.test_statistics_model import erase, state
+from tests.workers.jobs.attempts.test_decisions import decide, spoil
+from tests.workers.jobs.families.test_statistics_model import erase, state
 
 # The deadline is a month away: by these settings it passed long ago.
 OVER: dict[str, Any] = {"undecided_retention_days": -60}
