@@ -116,7 +116,13 @@ def twice(said: Any) -> None:
     said["subject"].append(said["subject"][0])
 
 
-NONE: dict[str, Any] = {"number": None, "method": "m", "result": "NONE", "reason": "r", "checks": []}
+NONE: dict[str, Any] = {
+    "number": None,
+    "method": "m",
+    "result": "NONE",
+    "reason": "r",
+    "checks": [],
+}
 CHECK = {"number": "1", "name": "c", "quantity": "q", "value": "v", "interval": None, "threshold": None, "passed": False}  # fmt: skip
 FAIL = {"number": "1", "method": "m", "result": "FAIL", "reason": None, "checks": [CHECK]}
 

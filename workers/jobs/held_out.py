@@ -156,7 +156,7 @@ def _figure(
         predicted = kind.predict_held_out(services, model, file, rows.features)
         if predicted is None:
             return {**found, "withheld": "this kind of model is not measured"}
-        return {**found, **_scored(predicted, rows.labels, classifies=bool(model.classes))}
+        return {**found, **scored(predicted, rows.labels, classifies=bool(model.classes))}
     except MissingLibraryError as error:  # its text describes this installation only
         return {**found, "withheld": f"the model could not be evaluated: {error}"}
     except FAILED as error:
@@ -176,7 +176,7 @@ def _retrieved(found: family.Retrieval) -> Figure:
     }
 
 
-def _scored(predicted: "NDArray[Any]", labels: "NDArray[Any]", *, classifies: bool) -> Figure:
+def scored(predicted: "NDArray[Any]", labels: "NDArray[Any]", *, classifies: bool) -> Figure:
     """Return a metric's value; for shards that predict separately, the mean and each value.
 
     Raises ValueError if the predictions do not have the labels' shape.

@@ -183,7 +183,7 @@ def _passed(
         raise NotJudgedError("the version that was judged is not the one that was executed")
     _check_draft(plan, before, after)
     _check_executed(logged.indexes, after, events)
-    _check_scope(services, session, model, events, evidence.removal)
+    check_scope(services, session, model, events, evidence.removal)
     if (problem := escalation_problem(events, plan.method, plan.parameters)) is not None:
         raise NotJudgedError(problem)
     return Passed(
@@ -227,7 +227,7 @@ def _check_draft(plan: Draft, before: ModelVersion, after: ModelVersion) -> None
         raise NotJudgedError("the draft is of other versions than those in the log")
 
 
-def _check_scope(
+def check_scope(
     services: Services,
     session: Session,
     model: Model,

@@ -129,14 +129,14 @@ def _prepare(job: JobContext, session: Session, case: ExecutedJob, seed: bytes) 
     by_noise = case.plan.claim == CERTIFIED.id and case.plan.method == NOISY_FINETUNING
     if case.plan.claim == CERTIFIED.id and not by_noise:
         noise = _noise(job, session, common)
-        return partial(_certified, common, noise)
+        return partial(judge_certified, common, noise)
     alike = _same_machine(services, case)
     if not alike and lease.step > 1:
         raise OtherMachineError("verify on a machine like the one that trained")
     device, silos = device_of(services), services.settings.silos
     if by_noise:
         sealed = _sealed_run(job, session, common)
-        return partial(_noisy, common, sealed, alike=alike, device=device)
+        return partial(judge_noisy, common, sealed, alike=alike, device=device)
     state = decode_state(services.artifacts.get(session, case.after.state_id))
     telling = partial(progress.repetition, job)
     return partial(_retrained, common, state, telling, alike=alike, device=device, silos=silos)
@@ -238,7 +238,7 @@ def _noise(job: JobContext, session: Session, common: Common) -> NoiseClaim | No
     )
 
 
-def _certified(common: Common, noise: NoiseClaim | None) -> Verdict:
+def judge_certified(common: Common, noise: NoiseClaim | None) -> Verdict:
     """Judge a published logistic head. Read errors are raised: the caller refutes it."""
     case, config = common.case, common.config
     terms = registered_terms(config)
@@ -300,7 +300,9 @@ def _sealed_run(job: JobContext, session: Session, common: Common) -> SealedRun:
     )
 
 
-def _noisy(common: Common, sealed: SealedRun, *, alike: bool, device: torch.device) -> Verdict:
+def judge_noisy(
+    common: Common, sealed: SealedRun, *, alike: bool, device: torch.device
+) -> Verdict:
     """Judge a published head. Read errors are raised: the caller refutes it."""
     case, config = common.case, common.config
     method = noisy.registered_method(config)

@@ -99,10 +99,14 @@ def prepare(job: JobContext, session: Session, case: ExecutedJob, seed: bytes) -
         sorting=Sorting(config, salted, removal),
         tasks=[replace(first, silo=silo) for silo in range(silos)],
     )
-    return partial(_judge, given)
+    return partial(judge, given)
 
 
-def _judge(given: JudgementInput) -> Verdict:
+def judge(given: JudgementInput) -> Verdict:
+    """Judge an approximate erasure on scores, of silos if there are any.
+
+    Raises RefusedError for a claim that cannot be judged.
+    """
     services = given.job.services
     scorer(given.file, given.config.network)  # an invalid model file is not a silo's fault
     if services.settings.silos:
@@ -113,7 +117,7 @@ def _judge(given: JudgementInput) -> Verdict:
     else:
         found = SiloAnswers(scores={0: score(services, given.tasks[0])[0]})
     with services.reading() as session:
-        claim, rows = _claim(session, given, found)
+        claim, rows = claim_of(session, given, found)
     claim, rows = with_trained(
         given.job, given.config, given.file, given.tasks[0].before, claim, rows
     )
@@ -127,9 +131,10 @@ def _judge(given: JudgementInput) -> Verdict:
     return Verdict(VERIFIER.id, VERIFIER.version, report, details, file)
 
 
-def _claim(
+def claim_of(
     session: Session, given: JudgementInput, found: SiloAnswers
 ) -> tuple[EmpiricalClaim, CommittedRows]:
+    """Return what is to be verified about the scores that were answered, and their rows."""
     job, case = given.job, given.case
     clients = [one for scores in found.scores.values() for one in scores.clients]
     clients.sort(key=lambda one: sorted(one.digests()))

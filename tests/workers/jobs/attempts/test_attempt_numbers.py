@@ -20,9 +20,9 @@ from lethe.words.texts import texts
 from models import RequestEvent
 from tests.installation import Installation
 from tests.lethe.cli.certificates import run
-from tests.workers.jobs.families.network import networks
 from tests.workers.jobs.attempts.ladders import HF_KCU, policy, view
 from tests.workers.jobs.attempts.planted import plant
+from tests.workers.jobs.families.network import networks
 from workers.methods.network.natural import Natural
 
 CHEAP = {"method": "natural", "settings": {"recovery": {"rounds": 1}}}

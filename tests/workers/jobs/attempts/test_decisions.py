@@ -4,27 +4,25 @@ import pytest
 from sqlmodel import Session, col, select
 
 from app.reconcile.fsck.run import fsck
-from models import Artifact, LogEntry, Model, RequestEvent
+from app.vault.features import FeatureVault
+from models import Artifact, LogEntry, Model, RequestEvent, Subject
 from tests.installation import Installation
 from tests.small import MODEL
-from workers.jobs import publish
 
 
 def spoil(monkeypatch: pytest.MonkeyPatch) -> None:
     """Leave erased rows in their block from now on, so that no refit helps."""
-    honest = publish._rewrite
+    honest = FeatureVault.rewrite
 
-    def leave_in(services, tx, subject_id, rest):  # type: ignore[no-untyped-def]
-        old = honest(services, tx, subject_id, rest)
-        with services.reading() as session:
-            before = services.features.load(session, subject_id)
-        from models import Subject
+    def leave_in(
+        self: FeatureVault, session: Session, subject: Subject, payload: bytes | None, rows: int
+    ) -> None:
+        before = self.load(session, subject.id or 0)
+        honest(self, session, subject, payload, rows)
+        session.flush()
+        self.store(session, subject, before, 8)
 
-        subject = tx.session.get_one(Subject, subject_id)
-        services.features.store(tx.session, subject, before, 8)
-        return old
-
-    monkeypatch.setattr(publish, "_rewrite", leave_in)
+    monkeypatch.setattr(FeatureVault, "rewrite", leave_in)
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from app.ledger.sequencer import Ledger
 from app.settings import Settings
 from models import Artifact, Job, Model
 from tests.installation import Installation, install
-from workers.cases import case
+from workers.families.ridge import case as ridge_case
 
 RECORDS = ("r1", "r2", "r3")
 
@@ -30,12 +30,15 @@ def spent(
     waiting = {"batch_min_requests": 3, "batch_max_wait_seconds": 3600}
     with install(settings.model_copy(update=waiting)) as made:
         made.ready()
-        honest = case._probe
+        honest = ridge_case.purge_claims
 
-        def probe(*arguments: Any) -> Any:
-            return [replace(one, readable=True) for one in honest(*arguments)]
+        def readable(*arguments: Any) -> Any:
+            return [
+                replace(claim, probes=[replace(one, readable=True) for one in claim.probes])
+                for claim in honest(*arguments)
+            ]
 
-        monkeypatch.setattr(case, "_probe", probe)
+        monkeypatch.setattr(ridge_case, "purge_claims", readable)
         requests = [str(made.caller.erase_records(r).json()["id"]) for r in RECORDS]
         made.drain()
         assert states(made, requests) == ["needs-decision", "verifying", "verifying"]

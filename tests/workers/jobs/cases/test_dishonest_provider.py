@@ -13,13 +13,14 @@ import pytest
 from sqlmodel import Session, col, select
 
 from app.reconcile.fsck.run import fsck
+from app.vault.features import FeatureVault
 from lethe.certificates.bundle import parse_bundle
 from lethe.certificates.statement import parse_statement
 from models import Artifact, Certificate, Job, Model, Verification
 from tests.installation import Installation
 from workers.arrays import Rows
 from workers.families.ridge.stored import RowBlock
-from workers.jobs import execute, publish, repair
+from workers.jobs import execute, repair
 from workers.lineage import versions
 from workers.methods.ridge import base
 from workers.methods.ridge.base import Outcome, RidgeConfig, RidgeState
@@ -109,15 +110,14 @@ def old_versions_not_shredded(patch: Patch) -> None:
 
 
 def block_not_rewritten(patch: Patch) -> None:
-    honest = publish._rewrite
+    honest = FeatureVault.rewrite
 
-    def rewrite(services: Any, tx: Any, subject_id: int, rest: Any) -> Any:
-        with tx.session.begin_nested() as savepoint:
-            old = honest(services, tx, subject_id, rest)
+    def rewrite(self: FeatureVault, session: Session, *given: Any) -> None:
+        with session.begin_nested() as savepoint:
+            honest(self, session, *given)
             savepoint.rollback()
-        return old
 
-    patch.setattr(publish, "_rewrite", rewrite)
+    patch.setattr(FeatureVault, "rewrite", rewrite)
 
 
 # The method's fault is repaired by a refit from the retained rows …

@@ -324,7 +324,7 @@ def test_what_was_removed_is_what_the_request_names(
     with Session(ready.services.engine) as session:
         model = session.exec(select(Model)).one()
         with pytest.raises(RefusedError, match=reason):
-            judging._check_scope(ready.services, session, model, events, removal)
+            judging.check_scope(ready.services, session, model, events, removal)
 
 
 def test_a_named_record_is_still_there_only_if_the_log_has_it_added_back(
@@ -338,7 +338,7 @@ def test_a_named_record_is_still_there_only_if_the_log_has_it_added_back(
     def check() -> None:
         with Session(ready.services.engine) as session:
             model = session.exec(select(Model)).one()
-            judging._check_scope(ready.services, session, model, events, removal)
+            judging.check_scope(ready.services, session, model, events, removal)
 
     def learned(digests: dict[str, str]) -> int:
         def effect(tx: Transaction) -> int:

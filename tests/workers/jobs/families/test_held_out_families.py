@@ -335,7 +335,7 @@ def test_parts_numbers_and_masks_have_the_figures_of_scikit_learn() -> None:
     rng = np.random.default_rng(1)
     labels = rng.normal(size=30)
     answers = np.stack([labels + rng.normal(size=30), np.full(30, np.nan), labels])
-    found = figures._scored(answers, labels, classifies=False)
+    found = figures.scored(answers, labels, classifies=False)
     first = r2_score(labels, answers[0])
     assert found == {
         "metric": "R2",
@@ -345,10 +345,10 @@ def test_parts_numbers_and_masks_have_the_figures_of_scikit_learn() -> None:
     masks, guessed = rng.integers(3, size=(2, 25, 4, 4))
     value = f"{accuracy_score(masks.ravel(), guessed.ravel()):.4f}"
     expected = {"metric": "pixel accuracy", "value": value}
-    assert figures._scored(guessed, masks, classifies=True) == expected
-    assert "withheld" in figures._scored(answers, np.ones(30), classifies=False)
+    assert figures.scored(guessed, masks, classifies=True) == expected
+    assert "withheld" in figures.scored(answers, np.ones(30), classifies=False)
     with pytest.raises(ValueError, match="not of the labels' shape"):
-        figures._scored(answers[:, :29], labels, classifies=False)
+        figures.scored(answers[:, :29], labels, classifies=False)
 
 
 class Measured(Masked):

@@ -22,6 +22,7 @@ from tests.workers.jobs.leases.test_stalled import shown
 from tests.workers.jobs.method_audits import audits
 from tests.workers.secure_sum.client.federation import Masked
 from workers.families.network import attempt as network_attempt
+from workers.families.network import audited
 from workers.families.network.reference_models import _Clock
 from workers.jobs.leased import leased
 from workers.leases.lease import JobContext
@@ -192,7 +193,7 @@ def test_an_audit_that_kills_its_workers_fails(
         died.append(1)
         raise PlantedFaultError("audit")
 
-    monkeypatch.setattr(audit, "_computed", die)
+    monkeypatch.setattr(audited, "run_pair", die)
     for _ in range(most + 2):
         with suppress(PlantedFaultError):
             audit.run(ready.services, audit_id)

@@ -242,13 +242,13 @@ def test_a_contribution_launders_nothing(ready: Installation, monkeypatch: Patch
 
 
 def test_forged_digests_of_those_that_went(ready: Installation, monkeypatch: Patch) -> None:
-    honest = ridge_family._leaving
+    honest = ridge_family.stored_digests
 
-    def leaving(*given: Any) -> Any:
+    def forged(*given: Any) -> Any:
         first, *others = honest(*given)
         return [first._replace(digest=bytes(32)), *others]
 
-    monkeypatch.setattr(ridge_family, "_leaving", leaving)
+    monkeypatch.setattr(ridge_family, "stored_digests", forged)
     assert outcome(ready, "r1", "r6")[1].endswith(": 6 rows-before")
 
 

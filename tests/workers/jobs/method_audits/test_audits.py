@@ -328,7 +328,7 @@ def test_an_error_is_tried_again_and_ends_the_audit_without_its_text(
     audit_id = audits.start(ready, method="retrain")
     for tries, error in enumerate([unreachable, *[broken] * 5]):
         assert audits.get(ready, audit_id)["state"] == "running", tries
-        monkeypatch.setattr(audit, "_computed", error)
+        monkeypatch.setattr(audited, "run_pair", error)
         audit.run(ready.services, audit_id)
         audits.age(ready, audit_id, timedelta(hours=1))
     shown = audits.get(ready, audit_id)

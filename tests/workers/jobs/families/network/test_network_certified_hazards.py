@@ -216,14 +216,14 @@ UNREADABLE: dict[str, Callable[[Left], Left]] = {
 def test_each_check_finds_what_was_tampered_with(
     installation: Installation, monkeypatch: Patch
 ) -> None:
-    honest = network_case._certified
+    honest = network_case.judge_certified
     left: list[Left] = []
 
     def judge(*given: Any) -> Any:
         left.append(given)
         return honest(*given)
 
-    monkeypatch.setattr(network_case, "_certified", judge)
+    monkeypatch.setattr(network_case, "judge_certified", judge)
     logistic.register(installation, ONE, method="certified-newton")
     networks.erase(installation, networks.some("r1"))
     for name, (cheat, wanted) in CHEATS.items():

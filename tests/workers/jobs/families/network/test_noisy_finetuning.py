@@ -61,13 +61,13 @@ def test_requests_are_certified_until_the_budget_is_spent_and_cheats_are_refuted
     installation: Installation, monkeypatch: Patch
 ) -> None:
     left: list[Left] = []
-    honest = network_case._noisy
+    honest = network_case.judge_noisy
 
     def judge(*given: Any, **more: Any) -> Any:
         left.append(given)
         return honest(*given, **more)
 
-    monkeypatch.setattr(network_case, "_noisy", judge)
+    monkeypatch.setattr(network_case, "judge_noisy", judge)
     register(installation, held_out=0.0)
     key = noise_key(installation.services.root_secret, networks.model(installation))
     for number in (1, 2):

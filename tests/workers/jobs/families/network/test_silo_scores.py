@@ -83,7 +83,7 @@ class Judgement:
         return judge(self.given)
 
 
-judge, claim_of = network_empirical._judge, network_empirical._claim
+judge, claim_of = network_empirical.judge, network_empirical.claim_of
 
 
 def judged_by(patch: Patch, run: Callable[[Judgement], Verdict | None]) -> list[Judgement]:
@@ -102,8 +102,8 @@ def judged_by(patch: Patch, run: Callable[[Judgement], Verdict | None]) -> list[
         made[-1].claims.append(found[0])
         return found
 
-    patch.setattr(network_empirical, "_judge", instead)
-    patch.setattr(network_empirical, "_claim", claim)
+    patch.setattr(network_empirical, "judge", instead)
+    patch.setattr(network_empirical, "claim_of", claim)
     return made
 
 
