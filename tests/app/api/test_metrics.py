@@ -217,7 +217,7 @@ def test_readiness_is_looked_at_no_more_often_than_the_rest(
 
 
 def test_without_the_database_no_other_part_waits_for_it(
-    ready: Installation, scrape: Callable[[], Samples], monkeypatch: pytest.MonkeyPatch
+    ready: Installation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def away(*_: object) -> Any:
         raise ConnectionError
@@ -225,10 +225,8 @@ def test_without_the_database_no_other_part_waits_for_it(
     monkeypatch.setattr(Services, "reading", away)
     monkeypatch.setattr(health, "open_ledger", lambda *_: pytest.fail("it was asked"))
     ready.services.seen.clear()
-    found = scrape()
-    assert {key: value for key, value in found.items() if key[0] == "lethe_ready"} == {
-        ("lethe_ready", ("database",)): 0
-    }
+    found = {one.name: one.samples for one in metrics.read(ready.services)}
+    assert found["lethe_ready"] == {("database",): 0}
 
 
 def test_a_statement_that_takes_too_long_is_ended(
