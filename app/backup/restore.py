@@ -35,7 +35,7 @@ from app.backup.scratch import remove_leftovers
 from app.ledger import lock, storage
 from app.ledger.guard import ForkedError, SigningGuard
 from app.ledger.log_files import read_log_keys
-from app.ledger.startup import GUARD, load_entry_key
+from app.ledger.startup import GUARD, load_entry_key, require_schema
 from app.ledger.storage import NodeTable
 from app.ledger.transaction import read_tail
 from app.reconcile.journal import RESTORED
@@ -48,6 +48,7 @@ from lethe.files import PARTIAL, write_durably
 from lethe.log.checkpoint import Checkpoint
 from lethe.log.tree import EMPTY_ROOT
 from migrations.runner import upgrade
+from models.database.session import reading
 from models.database.types import seal_columns
 
 HALF = b"remove this directory, and run `lethe restore` with --keys\n"  # not all keys are here
@@ -90,8 +91,8 @@ def restore_files(settings: Settings, directory: Path, keys: Path | None = None)
     The rows are recovered from PostgreSQL's archive, to the moment of the result.
 
     Raises:
-        BackupError: A file is damaged, the directory has no such files or another log's, or
-            the target is not empty.
+        BackupError: A file is damaged, the directory has rows or is another log's, or the
+            target is not empty.
     """
     settings.data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
     with kept(directory):
@@ -109,6 +110,28 @@ def restore_files(settings: Settings, directory: Path, keys: Path | None = None)
         with open_folder(settings.data_dir / ARTIFACTS) as folder:
             _copy_artifacts(directory, state.files, folder)
     return state
+
+
+def beside(
+    settings: Settings, engine: Engine, directory: Path, keys: Path | None = None
+) -> Restored:
+    """Restore followed files beside the database that PostgreSQL recovered from its archive.
+
+    Nothing in the database is changed.
+
+    Raises:
+        BackupError: As `restore_files`; or the database has another log.
+        SchemaError: It is not migrated.
+        GuardError: The signing guard is missing or damaged.
+    """
+    require_schema(engine)
+    state = restore_files(settings, directory, keys)
+    guard = SigningGuard(settings.keys_dir / GUARD).read()
+    with Session(reading(engine)) as session:
+        size = storage.read_size(session)
+        root = format_base64(NodeTable(session).root_at(size))
+    backup = Backup(state.origin, size, root, 0, len(state.files), state.at)
+    return Restored(backup, guard, Reapplied(), (settings.keys_dir / RESTORED).exists())
 
 
 def _require_target(settings: Settings, origin: str) -> None:
