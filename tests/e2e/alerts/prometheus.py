@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from math import isnan
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ MONITORING = Path(__file__).parents[3] / "deploy" / "monitoring"
 WAIT, RANGE = "3s", "20s"  # what each `for:` and each longer range becomes
 SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 START_S = 60.0
+NAMING = ("alertname", "part")
 
 Labels = Mapping[str, str]
 
@@ -63,16 +65,19 @@ class Prometheus:
 
     url: str
 
-    def firing(self) -> list[Labels]:
-        """Return the labels of each alert that fires."""
-        return [
-            one["labels"] for one in self._ask("alerts")["alerts"] if one["state"] == "firing"
-        ]
+    def firing(self) -> set[str]:
+        """Return the alerts that fire: of rules about parts, as "RULE of PART"."""
+        firing = [one for one in self._ask("alerts")["alerts"] if one["state"] == "firing"]
+        return {
+            " of ".join([one["labels"][name] for name in NAMING if name in one["labels"]])
+            for one in firing
+        }
 
-    def has_data(self, query: str) -> bool:
-        """Return whether a query returns a number now."""
+    def values(self, query: str) -> list[tuple[Labels, float]]:
+        """Return the numbers that a query returns now, each with its labels."""
         found = self._ask("query", query=query)["result"]
-        return any(one["value"][1] != "NaN" for one in found)
+        read = [(one["metric"], float(one["value"][1])) for one in found]
+        return [(labels, value) for labels, value in read if not isnan(value)]
 
     def scraped(self) -> set[str]:
         """Return the health of each target: up, down, unknown."""
