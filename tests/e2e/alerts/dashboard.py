@@ -34,7 +34,7 @@ PANEL_OF = {
     "LetheWitnessesMissing": "Witnesses",
     "LetheLogForked": "Witnesses that forked",
 }
-# These change with each request, whether a fault is planted or not.
+# These change with each request, whether a fault is planted or not, and may be empty without.
 OF_LOAD = (
     "Accepted, certified and attempts a minute",
     "Seconds of a stage, median and 95 of 100",

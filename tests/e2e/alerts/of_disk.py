@@ -5,7 +5,6 @@ import shutil
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from itertools import count
 
 from tests.e2e.alerts.fault import Faults, Said
 from tests.e2e.alerts.installation import Watched
@@ -13,7 +12,7 @@ from tests.e2e.alerts.installation import Watched
 FAULTS = Faults()
 
 SPARE_AT_LIMIT = 1 << 30  # bytes; others write to the same disk meanwhile
-STEP = 200 << 20  # bytes; the disk is low after a minute or more
+STEP, MOST = 100 << 20, 20 << 30  # bytes; others need the disk too
 
 
 @contextmanager
@@ -69,10 +68,10 @@ def _(made: Watched) -> Iterator[None]:
 
     def grow() -> None:
         with ballast.open("wb") as file:
-            for step in count(1):
+            for size in range(STEP, MOST, STEP):
                 if over.wait(0.5):
                     return
-                os.posix_fallocate(file.fileno(), 0, step * STEP)
+                os.posix_fallocate(file.fileno(), 0, size)
 
     thread = threading.Thread(target=grow)
     thread.start()

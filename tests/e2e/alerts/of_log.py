@@ -15,7 +15,7 @@ import httpx2
 
 from lethe.client.errors import ClientError
 from tests.e2e.alerts.fault import Faults, Said
-from tests.e2e.alerts.installation import MODELS, Watched
+from tests.e2e.alerts.installation import REVIEWED, Watched
 from tests.e2e.harness import Process, until
 
 FAULTS = Faults()
@@ -39,7 +39,7 @@ def _(made: Watched) -> Iterator[None]:
 
 @FAULTS.add(
     "LetheLogLockSlow",
-    "another process holds SQLite's lock for two seconds again and again, while requests come",
+    "another process holds SQLite's lock for two seconds again and again, while requests come and are withdrawn",
     "that process is ended",
     "LetheNotReady of lock",
     "LetheScheduleAway",
@@ -55,9 +55,10 @@ def _(made: Watched) -> Iterator[None]:
             time.sleep(0.2)
 
     def send() -> None:
-        while not over.is_set():
-            with suppress(ClientError):
-                made.submit(MODELS[1])
+        with made.requester() as client:
+            while not over.is_set():
+                with suppress(ClientError):
+                    client.withdraw(made.submit(REVIEWED))  # or they reach the quota
 
     threads = [threading.Thread(target=one) for one in (hold, send)]
     for thread in threads:

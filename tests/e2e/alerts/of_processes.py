@@ -120,19 +120,31 @@ def _(made: Watched) -> Iterator[None]:
 )
 def _(made: Watched) -> Iterator[None]:
     said = Said.by(made, "api")
-    where = 'WHERE level = ? AND "index" = ?'
     with closing(sqlite3.connect(made.data / "lethe.db", isolation_level=None)) as database:
-        level, index, kept = database.execute(
-            'SELECT level, "index", hash FROM log_nodes ORDER BY level DESC, "index" LIMIT 1'
+        kept = database.execute(
+            'SELECT hash, level, "index" FROM log_nodes ORDER BY level DESC, "index" LIMIT 1'
         ).fetchone()
-        write = f"UPDATE log_nodes SET hash = ? {where}"
-        database.execute(write, (bytes([kept[0] ^ 1]) + kept[1:], level, index))
+        rewrite(database, bytes([kept[0][0] ^ 1]) + kept[0][1:], *kept[1:])
         try:
             yield
             assert said.times("not ready: log: ") == 1
             assert made.processes.cli("log", "fsck", check=False).returncode == 1
         finally:
-            database.execute(write, (kept, level, index))
+            rewrite(database, *kept)
+
+
+def rewrite(database: sqlite3.Connection, node: bytes, level: int, index: int) -> None:
+    """Write the hash of a node, which the schema forbids everybody whom it can."""
+    ((name, trigger),) = database.execute(
+        "SELECT name, sql FROM sqlite_master WHERE tbl_name = 'log_nodes' "
+        "AND type = 'trigger' AND sql LIKE '%BEFORE UPDATE%'"
+    )
+    write = 'UPDATE log_nodes SET hash = ? WHERE level = ? AND "index" = ?'
+    database.execute("BEGIN IMMEDIATE")
+    database.execute(f"DROP TRIGGER {name}")
+    database.execute(write, (node, level, index))
+    database.execute(trigger)
+    database.execute("COMMIT")
 
 
 @FAULTS.add(

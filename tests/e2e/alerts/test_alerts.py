@@ -10,6 +10,8 @@ sent, and the fault must be seen on the panel that is about it.
 
 from collections.abc import Iterator
 from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -20,12 +22,16 @@ from tests.e2e.alerts.installation import Watched, watched
 from tests.e2e.alerts.look import see
 from tests.e2e.forked import ForkServer
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = pytest.mark.timeout(900)
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory, forks: ForkServer) -> Iterator[Watched]:
-    with watched(tmp_path_factory.mktemp("alerts"), forks) as found:
+def made(forks: ForkServer) -> Iterator[Watched]:
+    # On a disk: of a file system in memory, files of gigabytes would take the memory.
+    with (
+        TemporaryDirectory(prefix="lethe-alerts-", dir="/var/tmp") as directory,
+        watched(Path(directory), forks) as found,
+    ):
         yield found
 
 

@@ -102,7 +102,7 @@ CUTS = {
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("access", CUTS)
 def test_a_database_that_is_cut_off(
     access: str,
