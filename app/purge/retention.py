@@ -29,7 +29,7 @@ from app.ledger.journal import record_retention_event
 from app.ledger.key_rows import key_rows
 from app.ledger.transaction import Transaction
 from app.purge import due
-from app.purge.confirmed import confirmed
+from app.purge.confirmed import confirmed, scores_files
 from app.reconcile.holds import NOTHING, Held, held
 from app.reconcile.retention import cut_offs, items_digest
 from app.service.access.keys import DESTROYED
@@ -263,21 +263,11 @@ def destroy_evidence(services: Services, tx: Transaction, request: ErasureReques
     session = tx.session
     found = session.get_one(Verification, request.id)
     services.artifacts.shred(session, found.evidence_id)
-    for digest in [
-        str(event.payload[SCORES])
-        for event in session.exec(
-            select(RequestEvent).where(RequestEvent.request_id == request.id)
-        ).all()
-        if SCORES in event.payload
-    ]:
-        # Only one file: another request may have the same scores in its own file.
-        kept = select(Artifact.id).where(
-            Artifact.kind == SCORES,
-            Artifact.digest == digest,
-            col(Artifact.wrapped_key).is_not(None),
-        )
-        if (artifact := session.exec(kept.limit(1)).first()) is not None:
-            services.artifacts.shred(session, artifact)
+    query = select(RequestEvent).where(RequestEvent.request_id == request.id)
+    events = session.exec(query.order_by(col(RequestEvent.log_index))).all()
+    digests = [str(one.payload[SCORES]) for one in events if SCORES in one.payload]
+    for artifact in scores_files(services, session, digests) or ():
+        services.artifacts.shred(session, artifact)
     return request.ref
 
 
