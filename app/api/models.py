@@ -38,6 +38,7 @@ from app.service.context import Services
 from app.service.models import contributions, deletion, mending, registry
 from app.service.paging import parse_number
 from app.service.queue import first_fit_stalls, training_progress
+from app.settings import Settings
 from app.uploads.checked import CheckedHeldOut, CheckedUpload
 from app.uploads.spool import Spool
 from lethe.catalogue import SKETCHED, data_of
@@ -225,8 +226,8 @@ def parse_contribution(
 ) -> CheckedUpload:
     """Check a client's rows or statistics, as the model was registered.
 
-    kind: of the artifact that stores them. Raises UploadError if they are invalid, or this
-    model takes its statistics in masked rounds.
+    kind: of the artifact that stores them. Raises UploadError if they are invalid, too many for
+    one contribution, or this model takes its statistics in masked rounds.
     """
     from app.uploads.rows import parse_rows
     from app.uploads.statistics import parse_message
@@ -237,7 +238,7 @@ def parse_contribution(
     most = services.settings.max_upload_bytes
     with services.artifacts.staged(kind) as file:
         if where.messages_here:
-            return parse_message(
+            found = parse_message(
                 body,
                 file,
                 dimension=model.config["dimension"],
@@ -246,13 +247,32 @@ def parse_contribution(
                 max_bytes=most,
                 sketches=model.method in SKETCHED,
             )
-        return parse_rows(
-            body,
-            file,
-            model.config,
-            classes=len(model.classes),
-            max_bytes=most,
-            records_required=True,
+        else:
+            found = parse_rows(
+                body,
+                file,
+                model.config,
+                classes=len(model.classes),
+                max_bytes=most,
+                records_required=True,
+            )
+        if kind == "upload":
+            _check_size(found, services.settings)
+    return found
+
+
+def _check_size(upload: CheckedUpload, settings: Settings) -> None:
+    """Check a contribution: with a larger one, a client keeps all others from writing.
+
+    Raises UploadError: it has too many rows, or names too many clients and subjects.
+    """
+    most = settings.max_contribution_rows
+    if upload.rows > most:
+        raise UploadError(f"a contribution has at most {most} rows: send several")
+    owners = len(set(zip(upload.clients, upload.subjects, strict=True)))
+    if owners > (most := settings.max_contribution_owners):
+        raise UploadError(
+            f"a contribution names at most {most} clients and subjects: send several"
         )
 
 

@@ -42,7 +42,6 @@ from lethe.catalogue import RETAINED
 from lethe.certificates.evidence import SCORES
 from lethe.log.entries import Ended
 from models import (
-    Artifact,
     Callback,
     Case,
     ErasureRequest,
