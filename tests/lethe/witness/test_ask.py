@@ -1,7 +1,10 @@
 """Asking witnesses: an honest one over HTTP, and each way in which one may fail or lie."""
 
+import socket
+import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -178,9 +181,34 @@ def test_one_that_is_down_or_slow_is_down(monkeypatch: pytest.MonkeyPatch) -> No
     wait: Callable[[float], None] = time.sleep
     with lying(lambda body: wait(0.5) or (200, b"")) as url, pytest.raises(DownError):  # type: ignore[func-returns-value]
         asked(url)
-    monkeypatch.setattr(ask, "WHOLE_S", -1.0)
-    with lying(lambda body: (200, b"x")) as url, pytest.raises(DownError, match="too long"):
-        asked(url)
+
+
+@pytest.mark.parametrize("sent", [b"HTTP/1.1 200 OK\r\nX-Slow: ", b"HTTP/1.1 200 OK\r\n\r\n"])
+def test_one_that_drips_a_header_or_a_body_is_down(
+    monkeypatch: pytest.MonkeyPatch, sent: bytes
+) -> None:
+    """Each byte arrives in time, the answer never."""
+    monkeypatch.setattr(ask, "WHOLE_S", 0.5)
+    ended = threading.Event()
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def drip() -> None:
+            connection, _ = server.accept()
+            with connection, suppress(OSError):
+                connection.recv(65536)
+                connection.sendall(sent)
+                while not ended.wait(0.05):
+                    connection.sendall(b"a")
+
+        thread = threading.Thread(target=drip)
+        thread.start()
+        asker = Asker(f"http://127.0.0.1:{server.getsockname()[1]}", [LIAR.verifier])
+        with pytest.raises(DownError, match="too long"):
+            asker.held(LOG.signer.verifier)
+        ended.set()
+        thread.join()
+    with pytest.raises(DownError, match="cannot be reached"):  # it goes on
+        asker.held(LOG.signer.verifier)
 
 
 LAST: dict[str, bytes | None] = {

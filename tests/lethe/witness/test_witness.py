@@ -1,5 +1,6 @@
 """A witness cosigns growth alone: never a fork, a rewind, or growth without its proof."""
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -71,8 +72,34 @@ def test_a_fork_is_refused_and_kept_as_evidence(witness: Witness, place: Path) -
     mixed = AddCheckpoint(10, LOG.prove(10, 20), FORK.note(20))
     with pytest.raises(InconsistentError):
         witness.add_checkpoint(format_add_checkpoint(mixed))
-    assert len(list((place / "evidence").iterdir())) == 4
+    (proven,) = (place / "evidence").iterdir()
+    assert proven.read_bytes() == FORK.request(10, 10)
+    unproven = {one.read_bytes() for one in (place / "unproven").iterdir()}
+    assert unproven == {FORK.request(10, 11), FORK.request(10, 20)}
     assert witness.add_checkpoint(LOG.request(10, 20))
+
+
+def test_a_stranger_cannot_fill_the_place_of_evidence(
+    witness: Witness, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Anybody can send honest checkpoints with false proofs."""
+    monkeypatch.setattr("lethe.witness.heads.MOST_UNPROVEN", 4)
+    witness.add_checkpoint(LOG.request(0, 10))
+    for size in (*range(11, 20), *[20] * 30):
+        false = AddCheckpoint(10, (os.urandom(32),), LOG.note(size))
+        with pytest.raises(InconsistentError):
+            witness.add_checkpoint(format_add_checkpoint(false))
+    assert not list((place / "evidence").iterdir())
+    assert len(list((place / "unproven").iterdir())) == 4
+    for size in (10, 15):
+        with pytest.raises(InconsistentError):
+            witness.add_checkpoint(FORK.request(10, size))
+    assert len(list((place / "evidence").iterdir())) == 1
+    assert FORK.request(10, 15) in {one.read_bytes() for one in (place / "unproven").iterdir()}
+    # What a proof connects to the head was no fork.
+    before = len(list((place / "unproven").iterdir()))
+    witness.add_checkpoint(LOG.request(10, 20))
+    assert len(list((place / "unproven").iterdir())) == before - 1
 
 
 def test_another_root_of_the_same_size_is_evidence_whatever_old_size_is_named(
@@ -87,9 +114,9 @@ def test_another_root_of_the_same_size_is_evidence_whatever_old_size_is_named(
 
 def test_evidence_is_bounded(witness: Witness, place: Path) -> None:
     witness.add_checkpoint(LOG.request(0, 4))
-    for size in range(4, 21):
+    for number in range(MOST_EVIDENCE + 1):
         with pytest.raises(InconsistentError):
-            witness.add_checkpoint(FORK.request(4, size))
+            witness.add_checkpoint(Log(20, f"fork {number} ").request(4, 4))
     assert len(list((place / "evidence").iterdir())) == MOST_EVIDENCE
 
 
