@@ -12,7 +12,6 @@ Beside PostgreSQL there are no pieces: the manifest has the moment to recover it
 """
 
 import fcntl
-import json
 import os
 import re
 import shutil
@@ -23,7 +22,6 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
 
 from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
@@ -37,6 +35,7 @@ from app.backup.archive import (
     damaged,
     digest_of,
     is_artifact,
+    load_manifest,
     require_version,
     write_manifest,
 )
@@ -85,8 +84,7 @@ def read_followed(directory: Path | Folder) -> Followed | None:
     Raises BackupError: the manifest is missing or damaged.
     """
     try:
-        with opened(directory, MANIFEST) as file:
-            found: dict[str, Any] = json.loads(file.read())
+        found = load_manifest(directory)
         if "pieces" not in found:
             return None
         state = Followed(

@@ -5,10 +5,11 @@ What is common to `app.backup.follower`, which follows a SQLite database, and to
 """
 
 import fcntl
+import os
 import re
 import sqlite3
 from collections.abc import Collection, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -83,7 +84,11 @@ class Follower:
                 one for one in pieces.names() if read_piece(pieces, one) is not None
             }
             state = read_followed(directory) if MANIFEST in names else None
-            self._files = {} if state is None else _intact(artifacts, state.files)
+            self._files = (
+                {}
+                if state is None
+                else _intact(artifacts, state.files, settings.data_dir / ARTIFACTS)
+            )
         self._seen: Seen | None = None
         self._spare = True  # the directory may have files that the manifest does not name
 
@@ -261,10 +266,17 @@ def require_own(directory: Folder, origin: str, *, archived: bool) -> None:
         raise BackupError(f"{directory} has other files: give a new or an empty directory")
 
 
-def _intact(artifacts: Folder, files: dict[str, str]) -> dict[str, str]:
-    """Return the files whose digest matches the manifest."""
-    return {
-        name: digest
-        for name, digest in files.items()
-        if has_digest(artifacts, Path(name).name, digest)
-    }
+def _intact(artifacts: Folder, files: dict[str, str], source: Path) -> dict[str, str]:
+    """Return the files of which the directory has a copy: of the same size and digest.
+
+    The size first: a sparse file of terabytes would take days to hash.
+    """
+    found = {}
+    for name, digest in files.items():
+        own = Path(name).name
+        with suppress(OSError):
+            with artifacts.open(own) as file:
+                same = os.fstat(file.fileno()).st_size == (source / own).stat().st_size
+            if same and has_digest(artifacts, own, digest):
+                found[name] = digest
+    return found

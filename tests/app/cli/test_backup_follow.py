@@ -21,9 +21,10 @@ from sqlalchemy.engine import Engine
 from sqlmodel import Session, col, select
 
 from app import metrics, steps
-from app.backup.archive import write_backup
+from app.backup.archive import has_digest, write_backup
 from app.backup.beats import FOLDER, Beat, read_beats, write_beat
 from app.backup.errors import BackupError
+from app.backup.folder import Folder
 from app.backup.follower import DatabaseFollower, follow, following
 from app.backup.keys import KeysCopy
 from app.backup.pieces import PIECE, PIECES, as_backup, read_followed
@@ -815,6 +816,30 @@ def test_a_manifest_that_needs_more_than_the_disk_has_is_refused(
     monkeypatch.setattr(shutil, "disk_usage", lambda _: honest._replace(free=free))
     with pytest.raises(BackupError, match=r"MiB beside .* free space there"):
         comes_back(followed.installed.settings, followed.directory, tmp_path / "new")
+
+
+def test_a_sparse_manifest_is_not_read_whole(followed: Following, tmp_path: Path) -> None:
+    os.truncate(followed.directory / "manifest.json", 1 << 40)  # of nothing
+    with pytest.raises(BackupError, match="is damaged"):
+        comes_back(followed.installed.settings, followed.directory, tmp_path / "new")
+
+
+def test_a_sparse_artifact_is_copied_again_and_not_hashed(
+    followed: Following, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    file = next((followed.directory / "artifacts").iterdir())
+    os.truncate(file, 1 << 43)
+    hashed: list[str] = []
+
+    def watched(directory: Folder, name: str, digest: str) -> bool:
+        hashed.append(name)
+        return has_digest(directory, name, digest)
+
+    monkeypatch.setattr("app.backup.round.has_digest", watched)
+    settings, old = followed.installed.settings, followed.follower
+    assert DatabaseFollower(settings, old.connection, old.folder).run() is not None
+    assert file.name not in hashed
+    assert comes_back(settings, followed.directory, tmp_path / "1") == set()
 
 
 def test_rows_that_take_more_than_the_database_are_refused(
