@@ -37,7 +37,7 @@ class ModelVersion(SQLModel, table=True):
     __tablename__ = "model_versions"
     __table_args__ = (
         UniqueConstraint("model_id", "number"),
-        # A job creates one version per attempt, however often it runs.
+        # A job creates one version per step, however often it runs.
         UniqueConstraint("job_id", "attempt"),
     )
 
@@ -45,7 +45,7 @@ class ModelVersion(SQLModel, table=True):
     model_id: int = Field(foreign_key="models.id", index=True)
     number: int
     job_id: str = Field(max_length=36)
-    attempt: int = 1
+    attempt: int = 1  # the step of the job: `Job.attempt`
     head_id: str = Field(foreign_key="artifacts.id", max_length=36)
     state_id: str = Field(foreign_key="artifacts.id", max_length=36)
     head_digest: str = Field(max_length=64)

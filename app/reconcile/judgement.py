@@ -6,11 +6,11 @@ another request's. The log's entries commit to what was judged, at the time of t
 A certificate repeats each attempt before its own, with all checks. The evidence of those
 attempts is destroyed with them, so later a certificate can only be compared with what the log's
 events commit to: the method of each execution, each verdict with the digests of its checks and
-scores, and each attempt that was skipped or abandoned.
+scores, and each method that was skipped or abandoned.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from itertools import pairwise
 from typing import Any
@@ -21,9 +21,11 @@ from app.ledger.journal import opening
 from lethe.certificates import shape
 from lethe.certificates.evidence import ESCALATION_SCORES, SCORES, scores_part
 from lethe.certificates.statement import (
+    NAMED,
     AttemptPart,
     CheckPart,
     EvidencePart,
+    certified_number,
     from_line,
     read_escalation,
 )
@@ -144,6 +146,7 @@ def contradiction(events: Sequence[Event], evidence: str, claim: str) -> str | N
 
 
 METHOD, CHECKS = "method", "checks"
+ATTEMPT = "attempt"  # of executed and verified: its number; of escalated: that of the next
 BY_SAMPLES = "empirical-approximate"
 TOGETHER = "executed together with one that did not pass"
 # Reasons for an attempt without a verdict.
@@ -155,10 +158,12 @@ CONTRADICTED = "passed, but was not certified: stored data contradicted the log"
 class LoggedAttempt:
     """An attempt in the log: an execution and its verdict, or `part`, if it made no model.
 
+    number: as `AttemptPart` has it, counted from the executions; None if it was not executed.
     method: with the settings that differ, None if it was not executed.
     verdict: the payload of request.verified, None if it was not judged.
     """
 
+    number: int | None = None
     method: str | None = None
     verdict: Mapping[str, Any] | None = None
     part: AttemptPart | None = None
@@ -187,14 +192,16 @@ def logged_escalation(events: Sequence[Event]) -> LoggedEscalation:
     before: list[LoggedAttempt] = []
     current: LoggedAttempt | None = None
     after: list[LoggedAttempt] = []
+    number = 0
     for event in events:
         payload = event.payload
         if event.event == EXECUTED:
             before += ([] if current is None else [current]) + after
-            current, after = LoggedAttempt(payload.get(METHOD)), []
+            number += 1
+            current, after = LoggedAttempt(number, payload.get(METHOD)), []
         elif event.event == VERIFIED and current is not None and current.verdict is None:
-            current = LoggedAttempt(current.method, payload)
-        elif event.event == ESCALATED and "attempt" in payload:
+            current = replace(current, verdict=payload)
+        elif event.event == ESCALATED and ATTEMPT in payload:
             lines = list(payload.get("skipped", ()))
             if payload["result"] == "NONE" and payload[CHECKS] != TOGETHER:
                 lines.append(payload[CHECKS])  # an attempt abandoned for this one
@@ -210,24 +217,41 @@ def escalation_problem(
     Raises NotCanonicalError or ShapeError: the escalation cannot be read.
     """
     logged = logged_escalation(events)
-    if logged.since and logged.since[0].method != parameters.get("attempt", method):
+    if logged.since and logged.since[0].method != parameters.get(NAMED, method):
         return "the method is not the one that the log has as executed"
     certified = read_escalation(parameters)
     if len(certified) != len(logged.before) or not all(map(_agrees, logged.before, certified)):
         return "the escalation is not the one that the log has"
+    if logged.since and logged.since[0].number != certified_number(parameters):
+        return "the number of the attempt is not the one that the log has"
+    if not _are_numbered(events):
+        return "an entry states the number of another attempt"
     return None
+
+
+def _are_numbered(events: Sequence[Event]) -> bool:
+    """Return whether each number in a request's events is that of its attempt."""
+    number = 0
+    for event in events:
+        if event.event not in (EXECUTED, VERIFIED, ESCALATED):
+            continue
+        number += event.event == EXECUTED
+        expected = number + (event.event == ESCALATED)  # which names the one that follows
+        if event.payload.get(ATTEMPT, expected) != expected:
+            return False
+    return True
 
 
 def _agrees(logged: LoggedAttempt, certified: AttemptPart) -> bool:
     if logged.part is not None:
         return certified == logged.part
-    if certified.method != logged.method:
+    if (certified.number, certified.method) != (logged.number, logged.method):
         return False
-    verdict = logged.verdict
+    number, method, verdict = certified.number, certified.method, logged.verdict
     if verdict is None:
-        return certified == AttemptPart(certified.method, "NONE", NOT_JUDGED, ())
+        return certified == AttemptPart(number, method, "NONE", NOT_JUDGED, ())
     if verdict["result"] == "PASS":
-        return certified == AttemptPart(certified.method, "NONE", CONTRADICTED, ())
+        return certified == AttemptPart(number, method, "NONE", CONTRADICTED, ())
     return bool(
         certified.result == verdict["result"]
         and certified.reason is None

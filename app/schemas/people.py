@@ -164,7 +164,8 @@ class PartView(Wire):
 class TimelineItem(Wire):
     """A transition of one part, and the index of its log entry.
 
-    detail: of a decision: by, to, reason, notice, due_at, note, decision, why; else empty.
+    detail: of a decision: by, to, reason, notice, due_at, note, decision, why; of an escalation
+    and what follows it: attempt, its number; else empty.
     """
 
     at: Time

@@ -98,7 +98,8 @@ class Preview(Wire):
 class HistoryItem(Wire):
     """One transition and the index of its log entry.
 
-    detail: of an officer's decision: reason, notice of remedies, new deadline; else empty.
+    detail: of an officer's decision: reason, notice of remedies, new deadline; of an escalation
+    and what follows it: the number of the attempt; else empty.
     """
 
     event: str
@@ -108,11 +109,12 @@ class HistoryItem(Wire):
 
 
 class AttemptView(Wire):
-    """The current attempt of a request, and those that may follow, in order.
+    """The current attempt of a request, and the methods that may follow, in order.
 
-    number: 1 for the requested method. ahead: the policy's further ladder steps, some of which
-    may be skipped, then the retraining or refit, then an operator's decision; empty once the
-    request has ended.
+    number: as on the certificate and in the log: attempts are numbered 1, 2, 3, … in the order
+    of the request's `request.executed` entries; a skipped method has no number. ahead: the
+    policy's further ladder steps, some of which may be skipped, then the retraining or refit,
+    then an operator's decision; empty once the request has ended.
     """
 
     number: int

@@ -1,23 +1,24 @@
 """The unlearning methods a request may name, and the attempts that it may take.
 
-Attempt 1 is the requested method, attempt n + 1 the nth step of the policy's ladder. The
-attempt after the last step retrains or refits the model from the retained set, and is never
-left out. If that does not pass either, an operator decides.
+Step 1 of a job is the requested method, step n + 1 the nth of the policy's ladder. The step
+after the last of them retrains or refits the model from the retained set, and is never left
+out. If that does not pass either, an operator decides. Steps may be skipped; the attempts that
+people see are numbered without gaps (`lethe.certificates.statement.AttemptPart`).
 """
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from app.reconcile.judgement import ATTEMPT, ESCALATED, EXECUTED, METHOD
+from app.schemas.families.manifests import manifest_of
 from app.schemas.requests import AttemptView
-from lethe.catalogue import METHODS, TESTED
+from lethe.catalogue import METHODS, TESTED, data_of, family_of
 from models import ErasureRequest, Job, Model, RequestEvent
-
-SKETCHED = "ridge-sketched"  # the only method that takes sketches in place of statistics
 
 
 def offered(config: dict[str, object]) -> tuple[str, ...]:
     """Return the methods for a model of this configuration."""
-    family = config.get("family", "ridge")
+    family = family_of(config)
     return tuple(one.name for one in METHODS.values() if one.model == family)
 
 
@@ -33,8 +34,8 @@ def least_records(config: dict[str, Any], method: str) -> int:
 DECISION = "decision"
 
 
-def last_attempt(config: Mapping[str, Any]) -> int:
-    """Return the number of the attempt that retrains or refits the model."""
+def last_step(config: Mapping[str, Any]) -> int:
+    """Return the number of the step that retrains or refits the model."""
     return 2 + len(_ladder(config))
 
 
@@ -59,23 +60,43 @@ def attempt_view(
 
     The rows of a masked model were never here, so no other attempt is possible.
     """
-    if model.config["data"] == "masked":
+    if not data_of(model.config).rebuildable:
         return None
-    method, escalated = request.method, False
-    for event in events:
-        if event.event == "request.escalated" and "attempt" in event.payload:
-            method, escalated = event.payload["method"], event.payload["attempt"] > 1
+    number, method = _current(request, job, events)
+    refit = manifest_of(model.config).last_attempt
+    if method is None:
+        # No entry names it yet: an operator's decision made the model be built from its rows.
+        method = request.method if number == 1 or job.done_at is not None else refit
     ahead: list[str] = []
     if job.done_at is None:
-        last = last_attempt(model.config)
-        refit = "retrain" if "retrain" in offered(model.config) else "refit"
+        last, escalated = last_step(model.config), number > 1
         # Once a retraining has replaced a method, no other method follows.
         approximate = [] if method == refit else _ladder(model.config)[job.attempt - 1 :]
         ahead = [spelled(step) for step in approximate]
         # A first retraining is repeated once, without access to the erased data.
         ahead += [refit] if job.attempt < last and not (method == refit and escalated) else []
         ahead.append(DECISION)
-    return AttemptView(number=job.attempt, method=method, ahead=ahead)
+    return AttemptView(number=number, method=method, ahead=ahead)
+
+
+def _current(
+    request: ErasureRequest, job: Job, events: Sequence[RequestEvent]
+) -> tuple[int, str | None]:
+    """Return the number of a request's last attempt or of the one that is made, and its method.
+
+    The numbers are counted from the executions, as in the log and on the certificate.
+    """
+    executed, methods = 0, {1: request.method}
+    for event in events:
+        executed += event.event == EXECUTED
+        if event.event == ESCALATED and ATTEMPT in event.payload:
+            methods[event.payload[ATTEMPT]] = event.payload[METHOD]
+        elif event.event == EXECUTED and METHOD in event.payload:
+            methods.setdefault(executed, event.payload[METHOD])
+    if job.stage == "execute" and job.done_at is None:
+        return executed + 1, methods.get(executed + 1)
+    number = max(executed, *methods)
+    return number, methods.get(number)
 
 
 def _ladder(config: Mapping[str, Any]) -> list[dict[str, Any]]:

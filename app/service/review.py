@@ -23,7 +23,7 @@ from app.reconcile.approval import (
     keys_named,
     permission,
 )
-from app.reconcile.judgement import Event, opened
+from app.reconcile.judgement import ATTEMPT, ESCALATED, EXECUTED, VERIFIED, Event, opened
 from app.reconcile.model_events import requests_events
 from app.reconcile.registrations import KeyRegistration, registrations
 from app.service.context import Services
@@ -38,6 +38,7 @@ EXTENDED, NOTED, ASSIGNED = "request.extended", "request.noted", "request.assign
 WITHDRAWN = "request.withdrawn"
 NEEDS_DECISION, DECIDED = "request.needs-decision", "request.decided"
 WAITED = ("reason", "decision", "by", "why")  # members of their entries
+NUMBERED = (ESCALATED, EXECUTED, VERIFIED)  # their entries name an attempt
 SHOWN = (APPROVED, REFUSED, EXTENDED, PAUSE, RESUMED, NOTED, ASSIGNED)
 
 
@@ -125,7 +126,11 @@ def detail(event: RequestEvent, *, staff: bool) -> dict[str, str]:
     """Return an officer's decision for the person or, with names, for the staff.
 
     The staff also sees why a request waits for a decision, and the decision with its reason.
+    Both see the number of the attempt, once there is a second one or a method was replaced.
     """
+    if event.event in NUMBERED and ATTEMPT in event.payload:
+        number = event.payload[ATTEMPT]
+        return {ATTEMPT: str(number)} if number > 1 or event.event == ESCALATED else {}
     if staff and event.event in (NEEDS_DECISION, DECIDED):
         return {name: str(event.payload[name]) for name in WAITED if event.payload.get(name)}
     if event.event not in (*SHOWN, WITHDRAWN):

@@ -4,10 +4,10 @@ The subject is the model *after* the erasure; the model before it is named only 
 predicate: otherwise a look-up by digest would find a certificate for the model that still holds
 the person. Field by field: docs/certificate.md.
 
-The attempts before the certified one are the parameter `escalation.attempts`: canonical JSON,
+What came before the certified attempt is the parameter `escalation.attempts`: canonical JSON,
 because parameter values are strings, of every attempt with all checks of its verdict, their
-intervals and thresholds. The format rejects a verdict without checks and a verdict given as a
-reason: a reader could not compare those with the scores.
+intervals and thresholds, and of every method that made no model. The format rejects a verdict
+without checks and a verdict given as a reason: a reader could not compare those with scores.
 """
 
 import re
@@ -239,6 +239,8 @@ def _check_consistent(statement: Statement) -> None:
 
 
 ATTEMPTS = "escalation.attempts"
+ATTEMPT = "attempt"  # the number of the certified attempt; beside ATTEMPTS, and only there
+NAMED = "method"  # the certified method with its settings, if a step of a ladder sets some
 
 # No PASS: an attempt that passed is the certified one.
 Verdict = Literal["FAIL", "INCONCLUSIVE", "NONE"]
@@ -247,11 +249,18 @@ _JUDGED = re.compile(r"(PASS|FAIL|INCONCLUSIVE) \(.*\)", re.DOTALL)
 
 @dataclass(frozen=True, slots=True)
 class AttemptPart:
-    """An attempt: its method with non-default settings, and the verdict on its model.
+    """An attempt, or a method that made none: with non-default settings, and the verdict.
+
+    An *attempt* of a request published a version without its records, which can be judged.
+    Attempts are numbered 1, 2, 3, … in the order of the request's `request.executed` entries in
+    the log; API, log, command line and certificate show this `number`. A method that was
+    skipped, or that ended without a model, made no attempt: its number is None. A stage that
+    is repeated after a crash keeps its number, for nothing was published before.
 
     NONE: no verdict is given, and `reason` says why. Otherwise the checks are the reason.
     """
 
+    number: int | None
     method: str
     result: Verdict
     reason: str | None
@@ -264,30 +273,48 @@ class _Escalation:
 
 
 def write_escalation(attempts: Iterable[AttemptPart]) -> dict[str, str]:
-    """Return the parameter that lists these attempts, in their order.
+    """Return the parameters: what came before, in its order, and the certified number.
 
     Raises ShapeError for an attempt that `read_escalation` would refuse.
     """
-    written = {ATTEMPTS: shape.encode(_Escalation(tuple(attempts))).decode()}
+    told = tuple(attempts)
+    written = {ATTEMPTS: shape.encode(_Escalation(told)).decode(), ATTEMPT: str(_next(told))}
     read_escalation(written)
     return written
 
 
 def read_escalation(parameters: Mapping[str, str]) -> tuple[AttemptPart, ...]:
-    """Return the attempts before the certified one, empty if nothing was escalated.
+    """Return what came before the certified attempt, empty if nothing was escalated.
 
     Raises NotCanonicalError: `escalation.attempts` is not RFC 8785 canonical JSON; ShapeError:
-    the form is wrong, an attempt has a verdict but no failed check, or it has both reason and
-    checks.
+    the form is wrong, an attempt has a verdict but no failed check, it has both reason and
+    checks, or the attempts are not numbered 1, 2, 3 up to the certified one.
     """
     encoded = parameters.get(ATTEMPTS)
     if encoded is None:
+        if ATTEMPT in parameters:
+            raise ShapeError(f"must not be there without {ATTEMPTS}", f"parameters.{ATTEMPT}")
         return ()
     attempts = shape.decode(_Escalation, encoded.encode()).attempts
-    for number, attempt in enumerate(attempts):
-        if (problem := _problem(attempt)) is not None:
-            raise ShapeError(problem, f"parameters.{ATTEMPTS}.attempts[{number}]")
+    for position, attempt in enumerate(attempts):
+        problem = _problem(attempt)
+        if attempt.number not in (None, _next(attempts[:position])):
+            problem = "must be numbered 1, 2, 3 in order"
+        if problem is not None:
+            raise ShapeError(problem, f"parameters.{ATTEMPTS}.attempts[{position}]")
+    if parameters.get(ATTEMPT) != str(_next(attempts)):
+        raise ShapeError("must be the number after the last attempt's", f"parameters.{ATTEMPT}")
     return attempts
+
+
+def certified_number(parameters: Mapping[str, str]) -> int:
+    """Return the number of the certified attempt, given parameters of the documented form."""
+    return int(parameters.get(ATTEMPT, "1"))
+
+
+def _next(attempts: Sequence[AttemptPart]) -> int:
+    """Return the number of the attempt after these."""
+    return 1 + sum(one.number is not None for one in attempts)
 
 
 def spelled(attempt: AttemptPart) -> str:
@@ -299,9 +326,9 @@ def spelled(attempt: AttemptPart) -> str:
 
 
 def from_line(text: str) -> AttemptPart:
-    """Parse a log line `METHOD: REASON` into an attempt without a verdict."""
+    """Parse a log line `METHOD: REASON` of a method that made no attempt."""
     method, _, reason = text.partition(": ")
-    return AttemptPart(method, "NONE", reason or None, ())
+    return AttemptPart(None, method, "NONE", reason or None, ())
 
 
 def _problem(attempt: AttemptPart) -> str | None:
@@ -312,6 +339,8 @@ def _problem(attempt: AttemptPart) -> str | None:
         if _JUDGED.fullmatch(attempt.reason):
             return "must not tell a verdict as the reason why there is none"
         return None
+    if attempt.number is None:
+        return "must have a number: a verdict was reached"
     if attempt.reason is not None or not attempt.checks:
         return "must have checks and no reason: a verdict was reached"
     if all(check.passed for check in attempt.checks):

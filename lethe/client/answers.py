@@ -67,11 +67,16 @@ class Preview:
 
 @dataclass(frozen=True, slots=True)
 class HistoryEvent:
-    """One transition and the log entry that proves it."""
+    """One transition and the log entry that proves it.
+
+    attempt: the number of the attempt that an escalation leads to, or that was executed or
+    verified after one; else None.
+    """
 
     event: str
     at: datetime
     log_index: int
+    attempt: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,6 +198,7 @@ def parse_status(response: httpx2.Response) -> RequestStatus:
                 event=_typed(item, "event", str),
                 at=_time(item, "at"),
                 log_index=_typed(item, "log_index", int),
+                attempt=_attempt(item),
             )
             for item in _typed(document, "history", list)
         ),
@@ -200,6 +206,16 @@ def parse_status(response: httpx2.Response) -> RequestStatus:
         progress=parse_progress(document),
         document=document,
     )
+
+
+def _attempt(item: Document) -> int | None:
+    """Return the number of a history item's attempt, None if it states none."""
+    if not isinstance(detail := item.get("detail"), dict) or "attempt" not in detail:
+        return None
+    try:
+        return canonical.parse_decimal(_typed(detail, "attempt", str), 2**31)
+    except ValueError:
+        raise AnswerError("detail.attempt is not a number") from None
 
 
 def parse_progress(document: Document) -> Progress | None:

@@ -10,10 +10,13 @@ from lethe.catalogue import BOUNDS
 from lethe.certificates.attack_curve import SUFFIX, AttackCurve, Line, parse
 from lethe.certificates.bundle import Bundle, parse_bundle
 from lethe.certificates.statement import (
+    ATTEMPT,
     ATTEMPTS,
+    NAMED,
     CheckPart,
     Predicate,
     Statement,
+    certified_number,
     parse_statement,
     read_escalation,
     spelled,
@@ -201,10 +204,21 @@ def _facts(sheet: Sheet, texts: Texts) -> Mapping[str, Content]:
 
 
 def _parameters(predicate: Predicate) -> Mapping[str, str]:
-    """Return the parameters, with each earlier attempt on its own line."""
-    own = {name: v for name, v in predicate.method.parameters.items() if name != ATTEMPTS}
-    attempts = read_escalation(predicate.method.parameters)
-    return own | {f"attempt {n}": spelled(one) for n, one in enumerate(attempts, 1)}
+    """Return the parameters, with each attempt on its own line, and what made none after it."""
+    parameters = predicate.method.parameters
+    if not (attempts := read_escalation(parameters)):
+        return parameters
+    own = {name: v for name, v in parameters.items() if name not in (ATTEMPT, ATTEMPTS)}
+    certified = f"{parameters.get(NAMED, predicate.method.id)}: {predicate.result}"
+    own[f"attempt {certified_number(parameters)}"] = certified
+    label = "attempt 1, before"
+    for one in attempts:
+        if one.number is not None:
+            own[f"attempt {one.number}"] = spelled(one)
+            label = f"attempt {one.number}, then"
+        else:
+            own[label] = "; ".join([*([own[label]] if label in own else []), spelled(one)])
+    return own
 
 
 def curves(predicate: Predicate) -> list[tuple[str, AttackCurve]]:

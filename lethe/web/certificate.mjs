@@ -10,6 +10,7 @@ export const MAX_BUNDLE = 1 << 20;
 const PAYLOAD_TYPE = "application/vnd.in-toto+json";
 const PREDICATE_TYPE = "https://w3id.org/lethe-ledger/erasure-certificate/v1";
 const ATTEMPTS = "escalation.attempts";
+const ATTEMPT = "attempt"; // the certified number
 
 // --- the file ---------------------------------------------------------------------------
 
@@ -182,6 +183,7 @@ export function parseStatement(payload) {
 const escalation = members({
   attempts: array(
     members({
+      number: optional(count),
       method: text,
       result: one("FAIL", "INCONCLUSIVE", "NONE"),
       reason: optional(text),
@@ -190,7 +192,7 @@ const escalation = members({
   ),
 });
 
-function problemOf({ result, reason, checks }) {
+function problemOf({ number, result, reason, checks }) {
   if (result === "NONE") {
     if (checks.length || reason === null) {
       return "must have a reason and no checks: its result is NONE";
@@ -200,6 +202,7 @@ function problemOf({ result, reason, checks }) {
     }
     return null;
   }
+  if (number === null) return "must have a number: a verdict was reached";
   if (reason !== null || !checks.length) {
     return "must have checks and no reason: a verdict was reached";
   }
@@ -208,15 +211,27 @@ function problemOf({ result, reason, checks }) {
     : null;
 }
 
-// The attempts before the certified one; throws if they are malformed.
+// What came before the certified attempt; throws if it is malformed.
 export function readEscalation(parameters) {
   const encoded = parameters.get(ATTEMPTS);
-  if (encoded === undefined) return [];
+  if (encoded === undefined) {
+    if (parameters.has(ATTEMPT)) {
+      throw shapeError(`must not be there without ${ATTEMPTS}`, `parameters.${ATTEMPT}`);
+    }
+    return [];
+  }
   const { attempts } = escalation(parse(utf8(encoded)));
+  let next = 1n;
   attempts.forEach((attempt, at) => {
-    const problem = problemOf(attempt);
+    let problem = problemOf(attempt);
+    if (attempt.number !== null && attempt.number !== next++) {
+      problem = "must be numbered 1, 2, 3 in order";
+    }
     if (problem !== null) throw shapeError(problem, `parameters.${ATTEMPTS}.attempts[${at}]`);
   });
+  if (parameters.get(ATTEMPT) !== String(next)) {
+    throw shapeError("must be the number after the last attempt's", `parameters.${ATTEMPT}`);
+  }
   return attempts;
 }
 

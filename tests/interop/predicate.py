@@ -44,7 +44,7 @@ STEP = {"bit": COUNT, "count": COUNT, "hash": HASH}
 RECORD = {"record": STRING, "salt": HASH, "commitment": HASH, "path": {"content": HASH, "steps": [STEP]}}
 EVIDENCE = {"apiVersion": {"2"}, "kind": {"erasure-evidence"}, "removal": {"before": STATE, "after": STATE, "records": [RECORD], "recordsRoot": HASH},
             "report": {"verifier": VERIFIER, "result": RESULT, "checks": [CHECK], "details": {"*": STRING}}, "statistics": {"*": DIGEST}}
-ATTEMPTS = {"attempts": [{"method": STRING, "result": {"FAIL", "INCONCLUSIVE", "NONE"}, "reason": ("?", STRING), "checks": [CHECK]}]}
+ATTEMPTS = {"attempts": [{"number": ("?", COUNT), "method": STRING, "result": {"FAIL", "INCONCLUSIVE", "NONE"}, "reason": ("?", STRING), "checks": [CHECK]}]}
 # fmt: on
 
 
@@ -192,13 +192,19 @@ def statement(payload: bytes, index: int) -> Any:
     digests = [one["digest"] for one in predicate["evidence"]]
     need(predicate["retainedSet"]["removalProof"] in digests)
     need(int(predicate["requestLogIndex"]) < index)
-    told = predicate["method"]["parameters"].get("escalation.attempts")
-    for one in read(ATTEMPTS, told.encode())["attempts"] if told else ():
+    parameters = predicate["method"]["parameters"]
+    told = parameters.get("escalation.attempts")
+    attempts = [] if told is None else read(ATTEMPTS, told.encode())["attempts"]
+    numbers = [one["number"] for one in attempts if one["number"] is not None]
+    need(numbers == [str(n + 1) for n in range(len(numbers))])
+    need(parameters.get("attempt") == (None if told is None else str(len(numbers) + 1)))
+    for one in attempts:
         judged = re.fullmatch(r"(?s)(PASS|FAIL|INCONCLUSIVE) \(.*\)", one["reason"] or "")
         if one["result"] == "NONE":
             need(one["reason"] and not one["checks"] and not judged)
         else:
-            need(one["reason"] is None and not all(check["passed"] for check in one["checks"]))
+            need(one["number"] is not None and one["reason"] is None)
+            need(not all(check["passed"] for check in one["checks"]))
     return said
 
 

@@ -116,7 +116,29 @@ def twice(said: Any) -> None:
     said["subject"].append(said["subject"][0])
 
 
-NONE = {"method": "m", "result": "NONE", "reason": "r", "checks": []}
+NONE: dict[str, Any] = {
+    "number": None,
+    "method": "m",
+    "result": "NONE",
+    "reason": "r",
+    "checks": [],
+}
+CHECK = {"number": "1", "name": "c", "quantity": "q", "value": "v", "interval": None, "threshold": None, "passed": False}  # fmt: skip
+FAIL = {"number": "1", "method": "m", "result": "FAIL", "reason": None, "checks": [CHECK]}
+
+
+def tell(*attempts: Any, certified: str | None = "1") -> Callable[[Any], None]:
+    """Return a change that puts attempts, and the certified number, into a statement."""
+
+    def change(said: Any) -> None:
+        parameters = said["predicate"]["method"]["parameters"]
+        parameters["escalation.attempts"] = payload({"attempts": list(attempts)}).decode()
+        if certified is not None:
+            parameters["attempt"] = certified
+
+    return change
+
+
 STATEMENTS: dict[str, Callable[[Any], None]] = {
     "another type": set_at("predicateType", value=f"{predicate.TYPE}2"),
     "an unknown member": set_at("predicate", "exceptions", value="x"),
@@ -143,10 +165,17 @@ STATEMENTS: dict[str, Callable[[Any], None]] = {
     "the removal proof not listed": set_at("predicate", "evidence", value=[]),
     "logged before it was asked for": set_at("predicate", "requestLogIndex", value="99"),
     "an escalation that is none": set_at("predicate", "method", "parameters", "escalation.attempts", value="[]"),
-    "an attempt that passed": set_at("predicate", "method", "parameters", "escalation.attempts", value=payload({"attempts": [{**NONE, "result": "PASS"}]}).decode()),
-    "an attempt without a reason": set_at("predicate", "method", "parameters", "escalation.attempts", value=payload({"attempts": [{**NONE, "reason": None}]}).decode()),
-    "a verdict as a reason": set_at("predicate", "method", "parameters", "escalation.attempts", value=payload({"attempts": [{**NONE, "reason": "FAIL (x)"}]}).decode()),
-    "a verdict without checks": set_at("predicate", "method", "parameters", "escalation.attempts", value=payload({"attempts": [{**NONE, "result": "FAIL", "reason": None}]}).decode()),
+    "an attempt that passed": tell({**FAIL, "result": "PASS"}, certified="2"),
+    "an attempt without a reason": tell({**NONE, "reason": None}),
+    "a verdict as a reason": tell({**NONE, "reason": "FAIL (x)"}),
+    "a verdict without checks": tell({**FAIL, "checks": []}, certified="2"),
+    "a verdict without a number": tell({**FAIL, "number": None}),
+    "attempts from 2": tell({**FAIL, "number": "2"}, certified="3"),
+    "a gap between attempts": tell(FAIL, {**FAIL, "number": "3"}, certified="4"),
+    "two attempts of one number": tell(FAIL, FAIL, certified="3"),
+    "another certified number": tell(FAIL, NONE, certified="3"),
+    "no certified number": tell(FAIL, certified=None),
+    "a certified number alone": set_at("predicate", "method", "parameters", "attempt", value="1"),
 }  # fmt: skip
 
 
@@ -163,8 +192,7 @@ def test_an_open_name_is_taken(certified: Certified) -> None:
     bundle = json.loads(certified.bundle)
     said = json.loads(base64.b64decode(bundle["dsseEnvelope"]["payload"]))
     said["predicate"]["method"]["parameters"]["of-a-later-release"] = "x"
-    told = {"attempts": [NONE]}
-    said["predicate"]["method"]["parameters"]["escalation.attempts"] = payload(told).decode()
+    tell(NONE, FAIL, NONE, {**FAIL, "number": "2"}, certified="3")(said)
     assert verdict(certified, Office().seal(payload(said))) == (0, 0)
 
 

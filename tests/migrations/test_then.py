@@ -13,7 +13,7 @@ from click.testing import CliRunner, Result
 from sqlalchemy import MetaData, insert, null, text
 from sqlalchemy.engine import Engine
 
-from app.backup.rows import _advance_sequences
+from app.backup.rows import advance_sequences
 from app.cli.migrate import migrate
 from app.settings import Settings
 from migrations import HEAD
@@ -144,7 +144,7 @@ def test_all_else_is_carried_and_the_service_goes_on(
     assert rows(earlier, known) == before
     with earlier.begin() as connection:
         if connection.dialect.name == "postgresql":
-            _advance_sequences(connection)
+            advance_sequences(connection)
     with install(commanded) as installation:
         installation.recover()
         installation.drain()

@@ -34,7 +34,7 @@ class ExecutedJob:
 
     job_id: str
     token: int
-    attempt: int
+    step: int
     request: ErasureRequest
     plan: Draft
     model: Model
@@ -60,12 +60,13 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class NextAttempt:
-    """The next attempt. skipped: attempts left out before it, with the reasons as text.
+    """The next attempt. skipped: methods left out before it, with the reasons as text.
 
-    compared: whether its model is compared with the sealed model from before the update.
+    step: of the job. compared: whether its model is compared with the sealed model from before
+    the update.
     """
 
-    attempt: int
+    step: int
     method: str
     skipped: tuple[str, ...] = ()
     compared: bool = False
@@ -113,7 +114,7 @@ def load(
     return ExecutedJob(
         job_id=job.id,
         token=job.lease_token,
-        attempt=job.attempt,
+        step=job.attempt,
         request=request,
         plan=plan,
         model=model,

@@ -1,7 +1,11 @@
 """Attempts: the next step after a judgement that was not PASS, and the log's record of it.
 
 The next attempt is chosen before the transaction that records the judgement, and is stored in
-it: in the log's event, in the job's attempt, and beside the verdict until that attempt is done.
+it: in the log's event, in the job's step, and beside the verdict until that attempt is done.
+
+A job counts *steps*: 1 is the requested method, n + 1 the nth step of the policy's ladder, and
+skipping leaves gaps. What others see is the number of the *attempt*, without gaps: see
+`lethe.certificates.statement.AttemptPart`.
 """
 
 from collections.abc import Sequence
@@ -9,7 +13,13 @@ from typing import Any
 
 from sqlmodel import Session, select
 
-from app.reconcile.judgement import CONTRADICTED, NOT_JUDGED, logged_escalation, opened
+from app.reconcile.judgement import (
+    ATTEMPT,
+    CONTRADICTED,
+    NOT_JUDGED,
+    logged_escalation,
+    opened,
+)
 from app.reconcile.model_events import request_events
 from app.service.context import Services
 from app.vault.errors import NotStoredError, ShreddedError
@@ -31,12 +41,13 @@ def escalated(
 ) -> dict[str, Any]:
     """Return the payload of request.escalated: the failed checks, and the next attempt.
 
-    result: the verdict, or NONE if the attempt before was never judged.
+    result: the verdict, or NONE if the attempt before was never judged. attempt: the number of
+    the next one.
     """
     payload: dict[str, Any] = {
         "result": result,
         "checks": checks,
-        "attempt": attempt,
+        ATTEMPT: attempt,
         "method": method,
     }
     return {**payload, "skipped": list(skipped)} if skipped else payload
@@ -45,10 +56,10 @@ def escalated(
 def escalation_parameters(
     plan: Draft, since: Sequence[AttemptPart], gave_way: str | None = None
 ) -> dict[str, str]:
-    """Return a certificate's parameters about the earlier attempts: results and cost.
+    """Return a certificate's parameters about the earlier attempts: numbers, results and cost.
 
-    since: the attempt that the draft belongs to, and those skipped after it. gave_way: the
-    outcome of an attempt begun after them that produced no model.
+    since: the attempt that the draft belongs to, and the methods skipped after it. gave_way:
+    the outcome of a method begun after them that produced no model.
     """
     attempts = [*read_escalation(plan.parameters), *since]
     attempts += [] if gave_way is None else [from_line(gave_way)]
@@ -64,7 +75,7 @@ def escalation_parameters(
 def attempts_since(
     services: Services, session: Session, job: Job, plan: Draft
 ) -> tuple[AttemptPart, ...]:
-    """Return the attempt that a job was last executed in, and those skipped after it.
+    """Return the attempt that a job was last executed in, and the methods skipped after it.
 
     Raises:
         NotJudgedError: The stored keys do not open the log's entries, or the evidence that the
@@ -81,19 +92,23 @@ def attempts_since(
         raise NotJudgedError(
             f"what the log says of the attempt cannot be read: {title}"
         ) from None
-    name = plan.name
+    number, name = plan.attempt, plan.name
     if executed.method != name:
         raise NotJudgedError(
             "the draft names another method than the one the log records as executed"
         )
+    if executed.number != number:
+        raise NotJudgedError(
+            "the draft has another number of the attempt than the one the log records"
+        )
     parts = [attempt.part for attempt in after if attempt.part is not None]
     verdict = executed.verdict
     if verdict is None:
-        return AttemptPart(name, "NONE", NOT_JUDGED, ()), *parts
+        return AttemptPart(number, name, "NONE", NOT_JUDGED, ()), *parts
     if verdict["result"] == "PASS":
-        return AttemptPart(name, "NONE", CONTRADICTED, ()), *parts
+        return AttemptPart(number, name, "NONE", CONTRADICTED, ()), *parts
     report = parse_evidence(_evidence(services, session, verdict["evidence"])).report
-    return AttemptPart(name, verdict["result"], None, report.checks), *parts
+    return AttemptPart(number, name, verdict["result"], None, report.checks), *parts
 
 
 def _evidence(services: Services, session: Session, digest: str) -> bytes:

@@ -9,7 +9,7 @@ from app.ledger.transaction import Transaction
 from app.service import review
 from app.service.context import Services
 from app.service.decisions import AWAITING
-from app.service.methods import last_attempt
+from app.service.methods import last_step
 from app.service.queue import MEND, PARKED
 from app.service.releases import close_releases
 from app.service.requests import close
@@ -77,7 +77,7 @@ def give_up(leased: JobContext, reason: str) -> None:
 def hold(leased: JobContext, reason: str) -> None:
     """Quarantine a model whose row was changed, and make the request wait for a decision.
 
-    Its job stays on its attempt: where nothing was executed, a `retry` begins with the original
+    Its job stays on its step: where nothing was executed, a `retry` begins with the original
     request. The configuration is not read, since it may be what was changed: a forged one could
     make the request fail.
 
@@ -86,7 +86,7 @@ def hold(leased: JobContext, reason: str) -> None:
 
     def effect(tx: Transaction) -> None:
         _quarantine_model(tx, leased.lease, reason)
-        _await_decision(tx, leased.lease, reason, leased.lease.attempt)
+        _await_decision(tx, leased.lease, reason, leased.lease.step)
 
     leased.services.ledger.transact(effect)
 
@@ -116,8 +116,8 @@ def give_up_within(leased: JobContext, tx: Transaction, reason: str) -> None:
     if not family.of(model).decidable:
         fail(services, tx, job, reason)
         return
-    # Whatever its attempt: if an operator has it retried, the model is retrained from its rows.
-    _await_decision(tx, lease, reason, max(lease.attempt, last_attempt(model.config)))
+    # Whatever its step: if an operator has it retried, the model is retrained from its rows.
+    _await_decision(tx, lease, reason, max(lease.step, last_step(model.config)))
 
 
 def _quarantine_model(tx: Transaction, lease: Lease, reason: str) -> tuple[Job, Model]:
@@ -128,8 +128,8 @@ def _quarantine_model(tx: Transaction, lease: Lease, reason: str) -> tuple[Job, 
     return job, model
 
 
-def _await_decision(tx: Transaction, lease: Lease, reason: str, attempt: int) -> None:
+def _await_decision(tx: Transaction, lease: Lease, reason: str, step: int) -> None:
     request = tx.session.get_one(ErasureRequest, lease.request_id)
     request.state, request.reason = AWAITING, reason
     record_request_event(tx, request, "request.needs-decision", {"reason": reason})
-    advance(tx, lease, PARKED, attempt=attempt)
+    advance(tx, lease, PARKED, attempt=step)

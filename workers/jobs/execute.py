@@ -59,13 +59,13 @@ def run(services: Services, job_id: str, turn: Turn | None = None) -> None:
                 mends = lease.kind == MEND
                 # The same object as the job's.
                 as_registered(services.ledger, session, lease.model_id, mends=mends)
-                if lease.kind == "erase" and lease.attempt == 1:
+                if lease.kind == "erase" and lease.step == 1:
                     executed = _is_executed(job, session)
             if executed:
                 # Its rows are destroyed and its version may be refuted: do not run the job
                 # again.
                 endings.give_up(job, EXECUTED)
-            elif lease.kind == "erase" and lease.attempt > 1:
+            elif lease.kind == "erase" and lease.step > 1:
                 repair.run(job)
             else:
                 _begin(job)
@@ -75,7 +75,7 @@ def run(services: Services, job_id: str, turn: Turn | None = None) -> None:
             changed = isinstance(refusal, OtherModelError | OtherRequestError)
             if lease.kind == "erase" and changed:
                 endings.hold(job, str(refusal))
-            elif lease.kind == "erase" and lease.attempt > 1:
+            elif lease.kind == "erase" and lease.step > 1:
                 endings.give_up(job, str(refusal))
             else:
                 endings.refuse(job, str(refusal))

@@ -12,13 +12,14 @@ from app.service.desk import people
 from app.service.queue import PARKED
 from app.steps import reached
 from lethe.certificates.evidence import SALT_SIZE
+from models.database.session import chunks
 from workers.errors import RefusedError
 from workers.families.base import OwnJob
 from workers.jobs import held_out, publish
 from workers.leases.lease import JobContext, advance
 from workers.lineage import versions
 from workers.lineage.chain import Chain, open_tree
-from workers.updates.update import FreshRecords, as_digests
+from workers.updates.update import FreshRecords, Owner, as_digests
 
 
 def run(job: JobContext, own: OwnJob) -> None:
@@ -49,10 +50,12 @@ def run(job: JobContext, own: OwnJob) -> None:
     def effect(tx: Transaction) -> None:
         session = tx.session
         model = publish.current(job, tx, found.base)
-        subject_of = {
-            owner: versions.named_subject(session, lease.model_id, owner).id or 0
-            for owner in sorted(set(found.owners.values()))
-        }
+        subject_of: dict[Owner, int] = {}
+        for owners in chunks(sorted(set(found.owners.values()))):
+            rows = versions.named_subjects(session, lease.model_id, owners)
+            subject_of.update(
+                (owner, row.id or 0) for owner, row in zip(owners, rows, strict=True)
+            )
         subjects = np.array(
             [subject_of[owner] for owner in found.owners.values()], dtype=np.int64
         )

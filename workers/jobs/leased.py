@@ -24,7 +24,7 @@ from app.ledger.receipt import UnpublishedError
 from app.ledger.transaction import Transaction
 from app.service.context import Services
 from app.service.decisions import AWAITING
-from app.service.methods import last_attempt
+from app.service.methods import last_step
 from app.service.queue import MEND, UNTIL_FIXED, head_of_queue, is_held_back
 from app.steps import reached
 from app.traces import TraceSpan
@@ -199,7 +199,7 @@ def _acquire(services: Services, tx: Transaction, job_id: str, stage: str) -> Le
         job_id=job.id,
         token=job.lease_token,
         stage=stage,
-        attempt=job.attempt,
+        step=job.attempt,
         kind=job.kind,
         model_id=job.model_id,
         request_id=job.request_id,
@@ -210,9 +210,9 @@ def _acquire(services: Services, tx: Transaction, job_id: str, stage: str) -> Le
 
 
 def _most_deaths(services: Services, session: Session, job: Job) -> int:
-    """Return how many worker deaths a stage is allowed; an attempt beyond that falls back."""
+    """Return how many worker deaths a stage is allowed; a step beyond that falls back."""
     most = services.settings.max_tries
-    gives_way = 1 < job.attempt < last_attempt(session.get_one(Model, job.model_id).config)
+    gives_way = 1 < job.attempt < last_step(session.get_one(Model, job.model_id).config)
     return 2 * most if gives_way and job.stage == "execute" else most
 
 
@@ -268,7 +268,7 @@ def _cool_down(
         return
     job.error = f"{title}{name} at {lease.stage}"
     job.deaths = max(0, job.deaths - 1)  # the worker is alive
-    changed = lease.stage != "execute" or (lease.attempt > 1 and lease.kind != MEND)
+    changed = lease.stage != "execute" or (lease.step > 1 and lease.kind != MEND)
     if job.tries >= services.settings.max_tries and not (outside or changed):
         fail(services, tx, job, f"{name} at {lease.stage}: see the service's log")
     else:

@@ -11,7 +11,7 @@ from typing import Any
 
 from app.ledger.journal import record_request_event
 from app.ledger.transaction import Transaction
-from app.reconcile.judgement import METHOD
+from app.reconcile.judgement import ATTEMPT, METHOD
 from app.retained_pages import RetainedSet
 from app.service.context import Services
 from app.service.desk import people
@@ -40,6 +40,7 @@ from workers.updates.draft import DRAFT, Draft, RewrittenBlock, ShreddedArtifact
 from workers.updates.update import StoredBlock, Update, UpdateResult, earlier_seconds
 
 NOT_MEASURED = VersionFigure()  # for a model without held-out rows
+FIRST = 1  # the attempt of a request whose records are still in the training set
 KEPT = ("batch", "data", "dropped")  # parameters that a later attempt does not change
 
 
@@ -182,9 +183,10 @@ def publish(
         request = requests[member.request_id]
         request.state = "verifying"
         if result.escalated is not None:
-            why = escalated("NONE", result.escalated, lease.attempt, result.method)
+            why = escalated("NONE", result.escalated, FIRST, result.method)
             record_request_event(tx, request, "request.escalated", why)
-        record_request_event(tx, request, "request.executed", executed(result, stored.digest))
+        payload = executed(result, stored.digest, FIRST)
+        record_request_event(tx, request, "request.executed", payload)
     session.flush()
     moved = {
         (member.job_id, member.token): draft_id
@@ -203,12 +205,17 @@ def _erased_before(member: BatchMember) -> dict[str, str]:
 class Refuted:
     """A request that was executed in a refuted version: its job and its draft.
 
-    since: the attempt that the draft belongs to, and those skipped after it.
+    since: the attempt that the draft belongs to, and the methods skipped after it.
     """
 
     row: Job
     plan: Draft
     since: Sequence[AttemptPart]
+
+    @property
+    def following(self) -> int:
+        """The number of the attempt that replaces it."""
+        return self.plan.attempt + 1
 
 
 def replace_refuted(
@@ -257,7 +264,7 @@ def replace_refuted(
     for one, stored in zip(refuted, drafts, strict=True):
         assert one.row.draft_id is not None
         services.artifacts.shred(session, one.row.draft_id)
-        one.row.draft_id, one.row.attempt = stored.id, job.lease.attempt
+        one.row.draft_id, one.row.attempt = stored.id, job.lease.step
         session.get_one(ErasureRequest, one.row.request_id).state = "verifying"
     return drafts
 
@@ -301,10 +308,10 @@ def _rewrite(
     return old
 
 
-def executed(result: UpdateResult, draft: str) -> dict[str, Any]:
+def executed(result: UpdateResult, draft: str, attempt: int) -> dict[str, Any]:
     """Return the payload of request.executed: which version, and by which method.
 
     draft: hex SHA-256 of the draft, so that no other request's draft can replace it.
     """
     digests = {"head": result.encoded.head_digest, "statistics": result.encoded.statistics}
-    return {**digests, METHOD: result.name, DRAFT: draft}
+    return {**digests, METHOD: result.name, DRAFT: draft, ATTEMPT: attempt}

@@ -62,7 +62,7 @@ def run(job: JobContext) -> None:
         publish.current(job, tx, base)
         refuted = []
         for row, plan in _plans(job, session):
-            # The other requests skip the attempts that the refuted one skipped.
+            # The other requests skip the methods that the refuted one skipped.
             more = [] if row.request_id == lease.request_id else skipped
             refuted.append(Refuted(row, plan, [*since[row.request_id], *more]))
         drafts = publish.replace_refuted(job, tx, result, retained, refuted, measured)
@@ -71,8 +71,8 @@ def run(job: JobContext) -> None:
         for one, stored in zip(refuted, drafts, strict=True):
             request = session.get_one(ErasureRequest, one.row.request_id)
             together = None if request.id == lease.request_id else skipped
-            _record_attempt(tx, request, result, lease.attempt, together)
-            payload = publish.executed(result, stored.digest)
+            _record_attempt(tx, request, result, one.following, together)
+            payload = publish.executed(result, stored.digest, one.following)
             record_request_event(tx, request, "request.executed", payload)
         reached("execute.written")
         session.flush()
@@ -91,7 +91,8 @@ def _record_attempt(
 ) -> None:
     """Log what the escalation event did not say about a request, or could not say yet.
 
-    skipped: by the request that it was executed together with; None for that request itself.
+    attempt: the number of the request's attempt in the new version. skipped: by the request
+    that it was executed together with; None for that request itself.
     """
     if skipped is not None:
         lines = list(map(spelled, skipped))
@@ -119,9 +120,15 @@ def _plans(leased: JobContext, session: Session) -> list[tuple[Job, Draft]]:
 
 
 def escalate(
-    job: JobContext, tx: Transaction, found: Verification, following: NextAttempt | None
+    job: JobContext,
+    tx: Transaction,
+    found: Verification,
+    plan: Draft,
+    following: NextAttempt | None,
 ) -> None:
     """Send a request that did not pass to the next attempt, or end it and quarantine its model.
+
+    plan: the draft of the attempt that was judged.
 
     Raises LeaseLostError if another worker holds the job.
     """
@@ -140,8 +147,8 @@ def escalate(
         checkpoints.drop_before(services, session, lease.job_id)
     request.state = "escalated"
     payload = escalated(
-        found.result, failed, following.attempt, following.method, following.skipped
+        found.result, failed, plan.attempt + 1, following.method, following.skipped
     )
     record_request_event(tx, request, "request.escalated", payload)
     session.flush()
-    advance(tx, lease, "execute", attempt=following.attempt)
+    advance(tx, lease, "execute", attempt=following.step)

@@ -13,7 +13,7 @@ from sqlmodel import select
 from app.ledger.journal import record_request_event
 from app.ledger.transaction import Transaction
 from app.reconcile.approval import APPROVED
-from app.reconcile.judgement import CHECKS, checks_digest
+from app.reconcile.judgement import ATTEMPT, CHECKS, checks_digest
 from app.reconcile.model_events import requests_events
 from app.service.context import Services
 from app.steps import reached
@@ -155,7 +155,7 @@ def _record_all(
         advance(tx, job.lease, "certify", moved)
     if refuted is not None:
         assert found is not None
-        repair.escalate(_of(job, refuted), tx, found, following)
+        repair.escalate(_of(job, refuted), tx, found, refuted.case.plan, following)
 
 
 def _of(job: JobContext, judged: Judged) -> JobContext:
@@ -165,7 +165,7 @@ def _of(job: JobContext, judged: Judged) -> JobContext:
         job.lease,
         job_id=case.job_id,
         token=case.token,
-        attempt=case.attempt,
+        step=case.step,
         request_id=case.request.id,
     )
     return replace(job, lease=lease)
@@ -202,6 +202,7 @@ def _record(
         "class": case.plan.claim,
         # The evidence is destroyed with its attempt; this digest outlives it.
         CHECKS: checks_digest(report.checks),
+        ATTEMPT: case.plan.attempt,
     }
     if judged.verdict.scores is not None:
         # So do the scores: only they can show later whether an attempt was refuted rightly.

@@ -38,14 +38,14 @@ class LeaseLostError(Exception):
 class Lease:
     """A held job. `token` is the fencing token that every commit must still match.
 
-    begun: when it was taken, by its worker's monotonic clock. turn: None if the lease is
-    released after this stage in any case.
+    step: of the policy's ladder, as in `Job.attempt`. begun: when it was taken, by its worker's
+    monotonic clock. turn: None if the lease is released after this stage in any case.
     """
 
     job_id: str
     token: int
     stage: str
-    attempt: int
+    step: int
     kind: str
     model_id: int
     request_id: str | None

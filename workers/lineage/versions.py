@@ -22,6 +22,7 @@ from lethe.errors import LetheError
 from models import Artifact, Model, ModelVersion, Record, Subject
 from models.database import bulk
 from models.database.session import chunks, read_by_id
+from models.database.types import tag_of
 from workers.errors import RefusedError
 from workers.leases.lease import Lease
 from workers.updates.draft import ShreddedArtifact
@@ -162,7 +163,7 @@ def publish(
         model_id=model.id,
         number=number,
         job_id=lease.job_id,
-        attempt=lease.attempt,
+        attempt=lease.step,
         head_id=head.id,
         state_id=state.id,
         head_digest=encoded.head_digest,
@@ -204,14 +205,32 @@ def find_subject(session: Session, model_id: int, owner: Owner) -> Subject | Non
     return session.exec(query).first()
 
 
-def named_subject(session: Session, model_id: int, owner: Owner) -> Subject:
-    """Return the row of (client, subject), creating it or restoring its names if necessary."""
-    found = find_subject(session, model_id, owner)
-    if found is None:
-        found = Subject(model_id=model_id, client_tag=owner[0], subject_tag=owner[1])
-        session.add(found)
-    if found.client is None:
-        found.client, found.subject = owner
+def named_subjects(session: Session, model_id: int, owners: Sequence[Owner]) -> list[Subject]:
+    """Return the row of each (client, subject), created or with its names restored.
+
+    With few statements: an upload may name an owner in each row, and its rows are stored while
+    nobody else can write.
+    """
+    dialect = session.get_bind().dialect
+    tags = [
+        (tag_of(dialect, "client", client), tag_of(dialect, "subject", subject))
+        for client, subject in owners
+    ]
+    stored = select(Subject).where(
+        Subject.model_id == model_id,
+        col(Subject.client_tag).in_({client for client, _ in tags}),
+        col(Subject.subject_tag).in_({subject for _, subject in tags}),
+    )
+    known = {(one.client_tag, one.subject_tag): one for one in session.exec(stored)}
+    found = []
+    for owner, (client, subject) in zip(owners, tags, strict=True):
+        row = known.get((client, subject))
+        if row is None:
+            row = Subject(model_id=model_id, client_tag=client, subject_tag=subject)
+            session.add(row)
+        if row.client is None:
+            row.client, row.subject = owner
+        found.append(row)
     session.flush()
     return found
 

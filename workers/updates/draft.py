@@ -22,7 +22,7 @@ from lethe.canonical import format_base64, parse_base64
 from lethe.certificates import shape
 from lethe.certificates.evidence import Removal
 from lethe.certificates.retained_tree import Leaf as RetainedLeaf
-from lethe.certificates.statement import Purged
+from lethe.certificates.statement import NAMED, Purged, certified_number
 from lethe.log.entries import CommitmentError, EntryError, Leaf
 from models import Artifact, ErasureRequest, Job
 from workers.errors import RefusedError
@@ -95,7 +95,12 @@ class Draft:
     @property
     def name(self) -> str:
         """The method with the settings that differ, as certificates and the log name it."""
-        return self.parameters.get("attempt", self.method)
+        return self.parameters.get(NAMED, self.method)
+
+    @property
+    def attempt(self) -> int:
+        """The number of the attempt that the draft belongs to, as `AttemptPart` has it."""
+        return certified_number(self.parameters)
 
     def gone(self) -> list[RetainedLeaf]:
         """Return the leaves that the whole update removed, for this request and others."""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 from lethe.certificates.cost import EARLIER, METHOD
 from lethe.certificates.evidence import SALT_SIZE, record_commitment
 from lethe.certificates.retained_tree import Leaf
+from lethe.certificates.statement import NAMED
 from workers.errors import RefusedError
 
 if TYPE_CHECKING:  # keeps numpy out of a worker's start
@@ -148,7 +149,7 @@ class UpdateResult:
     @property
     def name(self) -> str:
         """The method with the settings that differ, as certificates and the log name it."""
-        return self.parameters.get("attempt", self.method)
+        return self.parameters.get(NAMED, self.method)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

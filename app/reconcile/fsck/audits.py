@@ -6,6 +6,7 @@ from sqlmodel import Session, col, func, select
 
 from app.reconcile.judgement import DECIDED, ESCALATED, RECEIVED, VERIFIED
 from lethe.canonical import parse_decimal
+from lethe.catalogue import METHODS
 from lethe.certificates.audits.counts import (
     AUDIT,
     COUNT,
@@ -17,15 +18,12 @@ from lethe.certificates.audits.counts import (
     STARTED,
     count,
 )
-from lethe.certificates.statement import Predicate
+from lethe.certificates.statement import NAMED, Predicate
 from lethe.log.entries import MODEL_EVENT, Leaf, parse_leaf
 from models import ErasureRequest, LogEntry, RequestEvent
 
 # Events that may name the method of the following executions.
 NAMING = (RECEIVED, ESCALATED)
-# After a `retry` decision the model is retrained or made by the same method; the log does not
-# say which.
-RETRAIN = "retrain"
 OLDER = "the certificate cites another audit than the newest of its method and code"
 OTHERWISE = "the log has other audits of this method than the certificate says"
 
@@ -44,8 +42,8 @@ def citation_problem(session: Session, certified: int, certificate: Predicate) -
         )
     except (KeyError, ValueError):
         return "the certificate counts audits in a log of no size"
-    attempt = _attempt(session, certificate, certified)
-    method = attempt.partition("(")[0]
+    named = _named(session, certificate, certified)
+    method = named.partition("(")[0]
     counts = count(_events(session, certificate.model.ref), method, size)
     cited = parameters.get(AUDIT)
     if cited is not None and cited not in counts.reports:
@@ -54,7 +52,7 @@ def citation_problem(session: Session, certified: int, certificate: Predicate) -
     if COUNT not in parameters:
         # Audits cover registered settings only: an attempt with its own settings has no audit
         # to cite.
-        audited = cited is not None or attempt == method
+        audited = cited is not None or named == method
         hidden = audited and any(one.index < judged for one in counts.audits)
         return "the certificate does not say how many audits were started" if hidden else None
     if size <= judged:
@@ -79,11 +77,11 @@ def _events(session: Session, ref: str) -> Iterator[tuple[int, Leaf]]:
         yield index, parse_leaf(leaf)
 
 
-def _attempt(session: Session, certificate: Predicate, certified: int) -> str:
+def _named(session: Session, certificate: Predicate, certified: int) -> str:
     """Return the method that made the model, with the attempt's own settings, if any.
 
     This reads events as stored: `check_openings` compares each with its leaf. If retention has
-    ended there are none; then the certificate's own attempt counts, if it matches its method.
+    ended there are none; then the certificate's settings count, if they match its method.
     """
     query = (
         select(RequestEvent.event, RequestEvent.payload)
@@ -92,7 +90,7 @@ def _attempt(session: Session, certificate: Predicate, certified: int) -> str:
         .where(col(RequestEvent.log_index) < certified)
         .order_by(col(RequestEvent.log_index))
     )
-    own, attempt = certificate.method.id, certificate.method.parameters.get("attempt", "")
+    own, stated = certificate.method.id, certificate.method.parameters.get(NAMED, "")
     named: str | None = None
     anew = False
     for event, payload in session.exec(query):
@@ -100,8 +98,11 @@ def _attempt(session: Session, certificate: Predicate, certified: int) -> str:
             named, anew = str(payload["method"]), False
         anew = anew or (event == DECIDED and payload.get("decision") == "retry")
     if named is not None:
-        return RETRAIN if anew and own == RETRAIN else named
-    return attempt if attempt.startswith(f"{own}(") and attempt.endswith(")") else own
+        # After a `retry` decision the model is retrained or made by the same method; the log
+        # does not say which.
+        retrained = anew and own in METHODS and METHODS[own].retrains
+        return own if retrained else named
+    return stated if stated.startswith(f"{own}(") and stated.endswith(")") else own
 
 
 def _judged(session: Session, ref: str, certified: int) -> int:

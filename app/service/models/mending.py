@@ -9,9 +9,10 @@ from app.ledger.transaction import Transaction
 from app.problems import ConflictError
 from app.schemas.models import ModelView
 from app.service.context import Services
-from app.service.methods import last_attempt
+from app.service.methods import last_step
 from app.service.models import registry
 from app.service.queue import MEND
+from lethe.catalogue import data_of
 from models import ErasureRequest, Job, Model
 
 
@@ -39,7 +40,7 @@ def mend(services: Services, ref: str) -> ModelView:
                 kind=MEND,
                 call_id=logs.call_id(),
                 stage="execute",
-                attempt=last_attempt(model.config),  # which builds any model from its rows
+                attempt=last_step(model.config),  # which builds any model from its rows
                 created_at=tx.now,
             )
             session.add(job)
@@ -64,7 +65,7 @@ def _require_mendable(session: Session, model: Model) -> None:
         raise ConflictError(f"the model is {model.state}: only a quarantined one can be mended")
     if model.current_version is None:
         raise ConflictError("the model never had a version: delete it and register it again")
-    if model.config["data"] == "masked":
+    if not data_of(model.config).rebuildable:
         raise ConflictError(
             "the rows of a masked model were never here: register it again and have its "
             "clients send their statistics"

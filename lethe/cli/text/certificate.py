@@ -11,10 +11,12 @@ import click
 from lethe.catalogue import BOUNDS, check_of
 from lethe.certificates.attack_curve import summary
 from lethe.certificates.statement import (
+    NAMED,
     AttemptPart,
     CheckPart,
     Predicate,
     Statement,
+    certified_number,
     read_escalation,
 )
 from lethe.cli.options import count, plain
@@ -78,7 +80,7 @@ def _method_lines(predicate: Predicate) -> list[tuple[str, str]]:
     # Why this method was used if another was requested, the failed checks of earlier attempts,
     # and what an audit of the method found.
     parameters = predicate.method.parameters
-    lines = [(name, parameters[name]) for name in ("attempt", "asked") if name in parameters]
+    lines = [("asked", parameters["asked"])] if "asked" in parameters else []
     lines += escalation_lines(predicate)
     lines += [(name, parameters[name]) for name in ("audit.found",) if name in parameters]
     audits = audits_in_words(parameters)
@@ -134,19 +136,21 @@ Lines = Iterator[tuple[str, str]]  # (label, text)
 
 
 def escalation_lines(predicate: Predicate) -> Lines:
-    """Yield a line for each attempt before the certified one, none if nothing escalated.
+    """Yield a line for each attempt and each method that made none; none without escalation.
 
     Raises NotCanonicalError or ShapeError if the escalation is malformed.
     """
-    attempts = read_escalation(predicate.method.parameters)
-    for number, attempt in enumerate(attempts, 1):
-        yield f"attempt {number}", f"{attempt.method}: {_verdict(attempt)}"
+    parameters = predicate.method.parameters
+    attempts = read_escalation(parameters)
+    for attempt in attempts:
+        label = "no attempt" if attempt.number is None else f"attempt {attempt.number}"
+        yield label, f"{attempt.method}: {_verdict(attempt)}"
         yield from (("", INDENT + text) for text in _checks(attempt))
     if attempts:
-        certified = predicate.method.parameters.get("attempt", predicate.method.id)
+        certified = parameters.get(NAMED, predicate.method.id)
         checks = len(predicate.checks)
         yield (
-            f"attempt {len(attempts) + 1}",
+            f"attempt {certified_number(parameters)}",
             f"{certified}: {predicate.result}, the certified one ({checks} checks)",
         )
 

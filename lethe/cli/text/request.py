@@ -8,7 +8,7 @@ import click
 
 from lethe.cli.options import plain, print_json, print_rows
 from lethe.cli.text.waiting import Waiting
-from lethe.client import Client, Preview, ProblemError, Receipt, RequestStatus
+from lethe.client import Client, HistoryEvent, Preview, ProblemError, Receipt, RequestStatus
 from lethe.client.errors import AnswerError, UnreachableError
 
 
@@ -53,11 +53,13 @@ def print_status(shown: RequestStatus, as_json: bool) -> None:
         *_attempt(shown.document.get("attempt")),
         *([] if shown.progress is None else [("progress", str(shown.progress))]),
         ("certificate", shown.certificate or "none yet"),
-        *(
-            ("", f"{format_time(event.at)}  {event.event}, log entry {event.log_index}")
-            for event in shown.history
-        ),
+        *(("", f"{format_time(event.at)}  {_transition(event)}") for event in shown.history),
     )
+
+
+def _transition(event: HistoryEvent) -> str:
+    attempt = "" if event.attempt is None else f", attempt {event.attempt}"
+    return f"{event.event}{attempt}, log entry {event.log_index}"
 
 
 def _attempt(attempt: object) -> list[tuple[str, str]]:

@@ -9,7 +9,7 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from hashlib import sha256
@@ -24,10 +24,11 @@ from app import metrics, steps
 from app.backup.archive import write_backup
 from app.backup.beats import FOLDER, Beat, read_beats, write_beat
 from app.backup.errors import BackupError
-from app.backup.follower import DatabaseFollower, Round, follow, following
+from app.backup.follower import DatabaseFollower, follow, following
 from app.backup.keys import KeysCopy
 from app.backup.pieces import PIECE, PIECES, as_backup, read_followed
 from app.backup.restore import restore as restore_backup
+from app.backup.round import Round
 from app.backup.scratch import scratch_place
 from app.cli.backup import backup, restore
 from app.keys.rotate_log import revoke_log, rotate_log
@@ -97,6 +98,21 @@ def ask(installed: Installation, record: str) -> str:
     answer = installed.caller.erase_records(record)
     assert answer.status_code == 202, answer.text
     return str(answer.json()["id"])
+
+
+@contextmanager
+def at(step: str, act: Callable[[], object]) -> Iterator[None]:
+    """Do something else each time a step is reached."""
+
+    def reached(one: str) -> None:
+        if one == step:
+            act()
+
+    steps.install(reached)
+    try:
+        yield
+    finally:
+        steps.install(None)
 
 
 def lost(settings: Settings, place: Path) -> Settings:
@@ -223,7 +239,7 @@ def test_whatever_is_killed_a_whole_state_is_left(
     whole = {before, after} if step == "follow.committed" else {before}
     assert comes_back(settings, followed.directory, tmp_path / "1") == whole
     follower = DatabaseFollower(
-        settings, followed.follower._connection, followed.follower.folder
+        settings, followed.follower.connection, followed.follower.folder
     )
     assert follower.run() is not None  # as the next process does
     assert comes_back(settings, followed.directory, tmp_path / "2") == {before, after}
@@ -313,17 +329,10 @@ def test_the_guard_that_is_copied_is_never_ahead_of_the_database(
     settings = followed.installed.settings
     copy = KeysCopy(settings.keys_dir, tmp_path / "k")
     follower = DatabaseFollower(
-        settings, followed.follower._connection, followed.follower.folder, copy
+        settings, followed.follower.connection, followed.follower.folder, copy
     )
-    honest = follower._take_copy
-
-    def busy(place: Path) -> Path:
-        copied = honest(place)
-        ask(followed.installed, "r1")
-        return copied
-
-    monkeypatch.setattr(follower, "_take_copy", busy)
-    done = follower.run()
+    with at("follow.copied", lambda: ask(followed.installed, "r1")):
+        done = follower.run()
     assert done is not None
     held = SigningGuard(tmp_path / "k" / GUARD).read().size
     assert held <= done.state.size < SigningGuard(settings.keys_dir / GUARD).read().size
@@ -393,18 +402,16 @@ def test_a_folder_that_is_a_link_is_refused(followed: Following, folder: str) ->
 def test_a_folder_that_becomes_a_link_within_a_round_leads_nowhere(
     followed: Following, folder: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    settings, honest = followed.installed.settings, followed.follower._take_copy
+    settings = followed.installed.settings
     erase(followed.installed, "r1")  # makes pieces and files to write and to remove
     before = _all_keys(settings)
 
-    def exchanged(scratch: Path) -> Path:
-        copied = honest(scratch)
+    def exchange() -> None:
         (followed.directory / folder).rename(followed.directory / "moved")
         (followed.directory / folder).symlink_to(settings.keys_dir)
-        return copied
 
-    monkeypatch.setattr(followed.follower, "_take_copy", exchanged)
-    followed.round()
+    with at("follow.copied", exchange):
+        followed.round()
     assert _all_keys(settings) == before
 
 
@@ -643,7 +650,7 @@ def test_a_piece_that_rotted_is_written_again(followed: Following, tmp_path: Pat
     with pytest.raises(BackupError, match="not the file that was backed up"):
         comes_back(settings, followed.directory, tmp_path / "1")
     follower = DatabaseFollower(
-        settings, followed.follower._connection, followed.follower.folder
+        settings, followed.follower.connection, followed.follower.folder
     )
     assert follower.run() is not None
     assert comes_back(settings, followed.directory, tmp_path / "2") == set()

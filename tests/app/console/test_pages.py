@@ -305,7 +305,7 @@ def test_a_part_that_does_not_work_is_named(
     def broken(_: Any) -> None:
         raise OSError("disk")
 
-    monkeypatch.setattr("app.service.health._space", broken)
+    monkeypatch.setattr("shutil.disk_usage", broken)
     desk.installation.services.seen.clear()
     page = officer.get("/console/health")
     assert "NOT ready" in page.text

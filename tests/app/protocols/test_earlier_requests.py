@@ -271,7 +271,7 @@ def test_a_transaction_that_dies_withdraws_nothing(
     def fails(*_: Any) -> None:
         raise OSError("the disk is gone")
 
-    monkeypatch.setattr(on_behalf, "_replace", fails)
+    monkeypatch.setattr(on_behalf, "log_part", fails)
     assert serving.caller.signed("DELETE", f"/v1/requests/{request}").status_code == 500
     monkeypatch.undo()
     assert (states(serving), controller.status()) == (["received"], "pending")
@@ -330,7 +330,7 @@ def test_a_part_of_a_service_that_did_not_look_is_not_signed(
     serving: Installation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A case that was opened before this was checked has "erased before" in its row."""
-    monkeypatch.setattr(opening, "_uncertified", lambda *_: [])
+    monkeypatch.setattr(opening, "certified_at", lambda *_: 0)
     erase(serving, "r0", "r5")
     job, _ = serving.dispatcher.nudges.popleft()
     STAGES["execute"](serving.services, job)

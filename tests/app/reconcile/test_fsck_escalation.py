@@ -20,10 +20,11 @@ from tests.app.ledger.samples import PREDICATE, certify, submit
 from tests.lethe.certificates.escalations import ATTACK, PURGE, SKIPPED
 
 pytestmark = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
-FIRST = AttemptPart("puf-special", "FAIL", None, (PURGE, ATTACK))
+FIRST = AttemptPart(1, "puf-special", "FAIL", None, (PURGE, ATTACK))
 HONEST = (FIRST, SKIPPED)
 SCORES = (scores_part("ab" * 32, certified=False),)
 ESCALATION = "the escalation is not the one that the log has"
+NUMBER = "an entry states the number of another attempt"
 METHOD = "the method is not the one that the log has as executed"
 Said = tuple[str, dict[str, Any]]
 
@@ -93,7 +94,7 @@ FORGED: dict[str, tuple[dict[str, Any], str]] = {
     "a-attempt-dropped": ({"attempts": (SKIPPED,)}, ESCALATION),
     "a-skipped-attempt-dropped": ({"attempts": (FIRST,)}, ESCALATION),
     "a-attempt-invented": (
-        {"attempts": (*HONEST, replace(FIRST, method="natural"))},
+        {"attempts": (*HONEST, replace(FIRST, number=2, method="natural"))},
         ESCALATION,
     ),
     "a-skipped-attempt-invented": (
@@ -106,15 +107,19 @@ FORGED: dict[str, tuple[dict[str, Any], str]] = {
         ESCALATION,
     ),
     "not-judged": (
-        {"attempts": (AttemptPart("puf-special", "NONE", NOT_JUDGED, ()), SKIPPED)},
+        {"attempts": (AttemptPart(1, "puf-special", "NONE", NOT_JUDGED, ()), SKIPPED)},
         ESCALATION,
     ),
     "another-value": ({"attempts": (checked(value="0.5001"), SKIPPED)}, ESCALATION),
     "a-check-less": ({"attempts": (replace(FIRST, checks=(ATTACK,)), SKIPPED)}, ESCALATION),
     "another-attempt": ({"attempts": (replace(FIRST, method="hf-kcu"), SKIPPED)}, ESCALATION),
     "another-reason": ({"attempts": (FIRST, replace(SKIPPED, reason="skipped"))}, ESCALATION),
+    "a-number-for-what-was-skipped": (
+        {"attempts": (FIRST, replace(SKIPPED, number=2))},
+        ESCALATION,
+    ),
     "another-method": ({"method": "puf-special"}, METHOD),
-    "other-settings": ({"attempt": "retrain(seed=1)"}, METHOD),
+    "other-settings": ({"method": "retrain(seed=1)"}, METHOD),
     "no-scores": ({"scores": ()}, "the scores are not those that the log has"),
     "other-scores": (
         {"scores": (scores_part("cd" * 32, certified=False),)},
@@ -135,6 +140,20 @@ def test_another_escalation_than_the_log_has_is_found(
     assert findings(ledger, settings, **forged) == [why]
 
 
+@pytest.mark.parametrize("event", [0, 1, 2, 3, 4])
+def test_an_entry_with_another_number_than_its_attempt_is_found(
+    ledger: Ledger, settings: Settings, event: int
+) -> None:
+    numbers = (1, 1, 2, 2, 2)
+    stated = [
+        (name, {**said, "attempt": n}) for (name, said), n in zip(LOG, numbers, strict=True)
+    ]
+    assert findings(ledger, settings, log=stated) == []
+    name, said = stated[event]
+    stated[event] = (name, {**said, "attempt": numbers[event] + 1})
+    assert findings(ledger, settings, log=stated) == [NUMBER]
+
+
 LACKING = {"executed": ("method", [METHOD]), "verified": ("checks", [ESCALATION])}
 
 
@@ -152,8 +171,8 @@ def test_a_pass_that_was_not_certified_is_told_without_a_verdict(
 ) -> None:
     waits: list[Said] = [("needs-decision", {}), ("decided", {})]
     log = [executed("retrain"), PASSED, *waits, executed("retrain"), PASSED]
-    told = AttemptPart("retrain", "FAIL", None, (ATTACK,))
-    contradicted = AttemptPart("retrain", "NONE", CONTRADICTED, ())
+    told = AttemptPart(1, "retrain", "FAIL", None, (ATTACK,))
+    contradicted = AttemptPart(1, "retrain", "NONE", CONTRADICTED, ())
     assert findings(ledger, settings, log=log, attempts=(contradicted,), scores=()) == []
     assert findings(ledger, settings, log=log, attempts=(told,), scores=()) == [ESCALATION]
 
@@ -164,8 +183,8 @@ def test_those_executed_together_tell_what_the_other_left_out(
     said = {"result": "NONE", "checks": TOGETHER, "attempt": 2, "method": "retrain"}
     gave: Said = ("escalated", {**said, "checks": "natural: NoSafeStep"})
     start, end = executed("puf-special"), (gave, executed("retrain"), PASSED)
-    alone = AttemptPart("puf-special", "NONE", NOT_JUDGED, ())
-    way = AttemptPart("natural", "NONE", "NoSafeStep", ())
+    alone = AttemptPart(1, "puf-special", "NONE", NOT_JUDGED, ())
+    way = AttemptPart(None, "natural", "NONE", "NoSafeStep", ())
     log = [start, ("escalated", {**said, "skipped": [LINE]}), *end]
     told = (alone, SKIPPED, way)
     assert findings(ledger, settings, log=log, attempts=told, scores=()) == []

@@ -34,8 +34,8 @@ NOT_RUN = CheckPart(
     threshold="samples that check 5 passed",
     passed=False,
 )
-UNDECIDED = AttemptPart("puf-special", "INCONCLUSIVE", None, (PURGE, SAMPLES, NOT_RUN))
-SKIPPED = AttemptPart("hf-kcu", "NONE", "skipped, over the budget", ())
+UNDECIDED = AttemptPart(1, "puf-special", "INCONCLUSIVE", None, (PURGE, SAMPLES, NOT_RUN))
+SKIPPED = AttemptPart(None, "hf-kcu", "NONE", "skipped, over the budget", ())
 
 
 def escalation_line(parameters: Mapping[str, str]) -> str:

@@ -11,6 +11,7 @@ from lethe.certificates.statement import (
     AttemptPart,
     Subject,
     build_statement,
+    certified_number,
     from_line,
     read_escalation,
     spelled,
@@ -53,6 +54,9 @@ NOT_OF_THE_FORM = {
     "a verdict without checks": replace(UNDECIDED, checks=()),
     "a verdict with a reason": replace(UNDECIDED, reason="samples: too few"),
     "a reason for checks": replace(UNDECIDED, reason="samples: too few", checks=()),
+    "a verdict without a number": replace(UNDECIDED, number=None),
+    "a number after a gap": replace(UNDECIDED, number=2),
+    "number 0": replace(UNDECIDED, number=0),
     "FAIL of nothing": replace(UNDECIDED, result="FAIL", checks=UNDECIDED.checks[:1]),
 }
 
@@ -64,17 +68,36 @@ def test_an_attempt_is_of_the_documented_form_or_refused(attempt: AttemptPart) -
         write_escalation([SKIPPED, attempt])
     with pytest.raises(ShapeError, match=why):
         read_escalation(
-            {"escalation.attempts": shape.encode(Told((SKIPPED, attempt))).decode()}
+            {
+                "escalation.attempts": shape.encode(Told((SKIPPED, attempt))).decode(),
+                "attempt": "2",
+            }
         )
+
+
+def test_the_certified_attempt_has_the_next_number() -> None:
+    assert TOLD["attempt"] == "2"
+    assert certified_number(TOLD) == 2
+    assert certified_number({}) == 1
+    assert write_escalation([SKIPPED])["attempt"] == "1"
+    again = replace(SKIPPED, number=2, reason="not judged by itself")
+    assert write_escalation([UNDECIDED, SKIPPED, again])["attempt"] == "3"
 
 
 @pytest.mark.parametrize(
     "told",
     [
-        {"escalation.attempts": "[]"},
-        {"escalation.attempts": TOLD["escalation.attempts"] + " "},
-        {"escalation.attempts": TOLD["escalation.attempts"].replace("NONE", "LEAK")},
-        {"escalation.attempts": TOLD["escalation.attempts"].replace("INCONCLUSIVE", "PASS")},
+        {**TOLD, "escalation.attempts": "[]"},
+        {**TOLD, "escalation.attempts": TOLD["escalation.attempts"] + " "},
+        {**TOLD, "escalation.attempts": TOLD["escalation.attempts"].replace("NONE", "LEAK")},
+        {
+            **TOLD,
+            "escalation.attempts": TOLD["escalation.attempts"].replace("INCONCLUSIVE", "PASS"),
+        },
+        {**TOLD, "attempt": "3"},
+        {**TOLD, "attempt": "02"},
+        {"escalation.attempts": TOLD["escalation.attempts"]},
+        {"attempt": "2"},
     ],
 )
 def test_an_escalation_of_another_form_fails_step_7(told: dict[str, str]) -> None:

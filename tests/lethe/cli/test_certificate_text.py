@@ -106,8 +106,8 @@ def test_show_tells_the_escalation_then_what_was_tested_then_what_was_not(
     order = [
         "asked",
         "attempt 1",
+        "no attempt",
         "attempt 2",
-        "attempt 3",
         "tested",
         "check 1",
         "check 2",
@@ -228,8 +228,8 @@ def test_each_attempt_says_what_was_found_on_what_and_what_was_criterion() -> No
         ),
         ("", "  not run  attacks: the samples do not allow it"),
         ("", "  passed  purge"),
-        ("attempt 2", "hf-kcu: skipped, over the budget"),
-        ("attempt 3", "retrain: PASS, the certified one (2 checks)"),
+        ("no attempt", "hf-kcu: skipped, over the budget"),
+        ("attempt 2", "retrain: PASS, the certified one (2 checks)"),
     ]
 
 
@@ -238,7 +238,7 @@ def test_a_refuted_attempt_says_by_which_check_on_how_many_rows() -> None:
     silos = CheckPart(
         4, "silos-answered", "silos", f"1 of 1 silos; keys: 0 {'ab' * 32}", None, "all", True
     )
-    told = lines(AttemptPart("puf", "FAIL", None, (PURGE, enough, ATTACK, silos)))
+    told = lines(AttemptPart(1, "puf", "FAIL", None, (PURGE, enough, ATTACK, silos)))
     assert told[0][1] == "puf: FAIL, so it was not certified: a check refuted it"
     texts = [text for _, text in told]
     assert "    value      0.7012 (45 forget, 45 unseen rows), interval 0.61 to 0.79" in texts
@@ -252,21 +252,27 @@ def test_a_refuted_attempt_says_by_which_check_on_how_many_rows() -> None:
 @pytest.mark.parametrize(
     ("attempt", "words"),
     [
-        (AttemptPart("puf", "FAIL", None, (ATTACK,)), "a check refuted it"),
+        (AttemptPart(1, "puf", "FAIL", None, (ATTACK,)), "a check refuted it"),
         (UNDECIDED, "there were too few rows to tell"),
         (replace(UNDECIDED, checks=(PURGE, NOT_RUN)), "the checks could not tell"),
-        (replace(SKIPPED, reason="not judged by itself"), "hf-kcu: not judged by itself"),
+        (
+            replace(SKIPPED, number=1, reason="not judged by itself"),
+            "hf-kcu: not judged by itself",
+        ),
         (replace(SKIPPED, reason="NoSafeStep"), "hf-kcu: NoSafeStep"),
     ],
 )
 def test_an_attempt_says_why_it_gave_way(attempt: AttemptPart, words: str) -> None:
     (first, text), *_, last = lines(attempt)
-    assert (first, last[0]) == ("attempt 1", "attempt 2")
+    numbers = (
+        ("no attempt", "attempt 1") if attempt.number is None else ("attempt 1", "attempt 2")
+    )
+    assert (first, last[0]) == numbers
     assert words in text
 
 
 def test_an_attempt_of_the_ladder_is_named_with_its_settings() -> None:
-    told = escalated(**write_escalation([SKIPPED]), attempt="puf-special(guard.rise=2)")
+    told = escalated(**write_escalation([SKIPPED]), method="puf-special(guard.rise=2)")
     assert list(escalation_lines(told))[-1][1].startswith("puf-special(guard.rise=2): PASS")
 
 

@@ -51,7 +51,7 @@ def test_a_stated_curve_is_drawn_in_each_language(language: Language) -> None:
 def test_curves_of_attempts_that_did_not_pass_are_drawn_with_their_methods() -> None:
     part = CheckPart(1, "yeom:roc", "curve", spelled(CURVE), None, None, True)
     failed = replace(part, number=2, name="yeom:auc", value="0.9", passed=False)
-    before = write_escalation([AttemptPart("hf-kcu", "FAIL", None, (part, failed))])
+    before = write_escalation([AttemptPart(1, "hf-kcu", "FAIL", None, (part, failed))])
     method = replace(contents()[1].method, parameters=before)
     own = replace(part, value=spelled(replace(CURVE, after=CURVE.before)))
     made = Sheet.of(Office().certify(checks=(own,), method=method).bundle)

@@ -12,7 +12,7 @@ import pytest
 from lethe import canonical
 from lethe.certificates import shape
 from lethe.certificates.bundle import parse_bundle
-from lethe.certificates.statement import ATTEMPTS, AttemptPart
+from lethe.certificates.statement import ATTEMPT, ATTEMPTS, AttemptPart
 from tests.lethe.certificates import test_escalation, test_evidence
 from tests.lethe.certificates.build import Office
 from tests.lethe.certificates.escalations import SKIPPED, UNDECIDED
@@ -36,17 +36,21 @@ def step_that_fails(statement: dict[str, Any], evidence: bytes | None = None) ->
 
 
 def told(attempts: list[Any]) -> dict[str, Any]:
-    """Return the statement with these attempts before the certified one."""
+    """Return the statement with these attempts before the certified one, which is the next."""
     statement = deepcopy(STATEMENT)
     text = canonical.encode({"attempts": attempts}).decode()
-    statement["predicate"]["method"]["parameters"][ATTEMPTS] = text
+    numbered = sum(one["number"] is not None for one in attempts)
+    statement["predicate"]["method"]["parameters"] |= {
+        ATTEMPTS: text,
+        ATTEMPT: str(numbered + 1),
+    }
     return statement
 
 
 @pytest.mark.parametrize("name", test_escalation.NOT_OF_THE_FORM)
 def test_an_escalation_of_another_form(name: str) -> None:
     attempt = test_escalation.NOT_OF_THE_FORM[name]
-    assert step_that_fails(told([shape.write(UNDECIDED), shape.write(attempt)])) == 7
+    assert step_that_fails(told([shape.write(SKIPPED), shape.write(attempt)])) == 7
 
 
 @pytest.mark.parametrize("verdict", ["PASS", "FAIL", "INCONCLUSIVE"])
@@ -67,6 +71,24 @@ def test_an_escalation_of_other_text(text: str) -> None:
     statement = told([])
     statement["predicate"]["method"]["parameters"][ATTEMPTS] = text
     assert step_that_fails(statement) == (None if text == '{"attempts":[]}' else 7)
+
+
+@pytest.mark.parametrize("number", ["1", "3", "02", " 2", "", None])
+def test_a_certified_attempt_of_another_number(number: str | None) -> None:
+    statement = told([shape.write(UNDECIDED), shape.write(SKIPPED)])
+    assert step_that_fails(statement) is None
+    parameters = statement["predicate"]["method"]["parameters"]
+    if number is None:
+        del parameters[ATTEMPT]
+    else:
+        parameters[ATTEMPT] = number
+    assert step_that_fails(statement) == 7
+
+
+def test_a_certified_number_without_an_escalation() -> None:
+    statement = deepcopy(STATEMENT)
+    statement["predicate"]["method"]["parameters"][ATTEMPT] = "1"
+    assert step_that_fails(statement) == 7
 
 
 BAD = {name: change for name, (change, *_) in test_evidence.BAD.items()} | {

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 
 from sqlmodel import select
 
+from lethe.certificates.statement import NAMED
 from models import Job
 from models.database.types import clock
 from workers.errors import RefusedError
@@ -59,9 +60,9 @@ def run(job: JobContext) -> UpdateResult:
     with services.reading() as session:
         rows = holdings(assemble(services, session, lease.model_id), config)
         salted = salts(session, lease.model_id)
-    if lease.attempt > 1 + len(ladder):
+    if lease.step > 1 + len(ladder):
         return retrained(job, config, rows, salted)
-    step = ladder[lease.attempt - 2]
+    step = ladder[lease.step - 2]
     if (forbidden := _forbidden(job)) is not None:
         why = f"{label(step)}: {forbidden}"
         return retrained(job, config, rows, salted, escalated=why)
@@ -115,7 +116,7 @@ def _approximated(
         **found.notes,  # first: a method's notes must not override the service's
         **described(job.services, config, case.retained),
         **cost_notes(found.work),
-        "attempt": label(step),
+        NAMED: label(step),
     }
     return UpdateResult(
         encoded(config, found.weights, state),

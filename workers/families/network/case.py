@@ -131,7 +131,7 @@ def _prepare(job: JobContext, session: Session, case: ExecutedJob, seed: bytes) 
         noise = _noise(job, session, common)
         return partial(judge_certified, common, noise)
     alike = _same_machine(services, case)
-    if not alike and lease.attempt > 1:
+    if not alike and lease.step > 1:
         raise OtherMachineError("verify on a machine like the one that trained")
     device, silos = device_of(services), services.settings.silos
     if by_noise:

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 
 from sqlmodel import Session, col, or_, select
 
-from app.service.methods import last_attempt, spelled
+from app.service.methods import last_step, spelled
 from app.service.queue import DEADLINE_MARGIN
 from models import ErasureRequest, Job, Record
 from models.database.types import clock
@@ -43,11 +43,11 @@ def next_attempt(
             return _after_approximation(session, job.lease, case, report, policy)
     except ODD_INPUT:  # the registration differs from the stored one; the judge has reported it
         pass
-    if case.plan.claim == EXACT and job.lease.attempt > 1:
+    if case.plan.claim == EXACT and job.lease.step > 1:
         return None  # the last attempt: a person decides
     # A refuted retraining is repeated from stored data. A refuted proof is not fixed by another
     # approximation either.
-    return NextAttempt(last_attempt(case.model.config), RETRAIN)
+    return NextAttempt(last_step(case.model.config), RETRAIN)
 
 
 def is_of_method(report: Report) -> bool:
@@ -73,12 +73,12 @@ def _after_approximation(
     worthwhile = is_of_method(report) and job.before_id is not None
     tried = [config.method(request.method)]
     tried += [
-        config.method(step.method, step.settings) for step in policy.ladder[: lease.attempt - 1]
+        config.method(step.method, step.settings) for step in policy.ladder[: lease.step - 1]
     ]
     limits = _Limits(session, case, config, policy, first_due(session, lease))
     skipped: list[str] = []
     for number, step in enumerate(policy.ladder, 2):
-        if number <= lease.attempt:
+        if number <= lease.step:
             continue
         method = config.method(step.method, step.settings)
         why = NO_USE

@@ -156,7 +156,7 @@ def _prepare(
     logged = registered(services.ledger, model)
     removed = [bytes.fromhex(digest) for digest in case.plan.rows_gone]
     mine = own(ModelRows(job, case, blocks, salts, removed, file))
-    if not mine.alike and job.lease.attempt > 1:
+    if not mine.alike and job.lease.step > 1:
         raise OtherProcessorError("verify on a machine like the one that fitted")
     purges = purge_claims(services, session, cases, ids)
     claims = [

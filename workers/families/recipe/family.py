@@ -96,7 +96,7 @@ class RecipeFamily(Family):
         self, job: JobContext, session: Session, case: ExecutedJob, report: Report
     ) -> NextAttempt | None:
         """Return one more fit, for example on another machine; None if that was the refit."""
-        if job.lease.attempt > 1:
+        if job.lease.step > 1:
             return None
         return NextAttempt(2, self.method, compared=self.compares(update.CLAIM))
 

@@ -158,7 +158,7 @@ class RidgeFamily(Family):
         self, job: JobContext, session: Session, case: ExecutedJob, report: Report
     ) -> NextAttempt | None:
         """Return the refit, whatever the request and verdict were; None if that was it."""
-        return None if job.lease.attempt > 1 else NextAttempt(2, "refit", compared=True)
+        return None if job.lease.step > 1 else NextAttempt(2, "refit", compared=True)
 
     def compares(self, claim: str) -> bool:
         """Statistics can be compared with those before, whatever produced them."""

@@ -16,7 +16,7 @@ from workers.errors import ArtifactError, ModelError
 from workers.judge.base import Report
 from workers.judge.checks import MODEL_FILE
 from workers.judge.recheck.files import POLICY, RecheckFiles
-from workers.judge.recheck.lines import ATTEMPT, UNLISTED, Line, compare, skipped
+from workers.judge.recheck.lines import ATTEMPTS, UNLISTED, Line, compare, line_name, skipped
 from workers.judge.samples.empirical import VERIFIER
 from workers.judge.samples.empirical_claim import EmpiricalClaim
 from workers.judge.samples.samples import coverage
@@ -206,20 +206,21 @@ def compare_attempt(
     said: Predicate, given: RecheckFiles, attempt: AttemptPart, data: bytes
 ) -> list[Line]:
     """Return the lines of a reported attempt, and of the scores that it was judged by."""
+    name = line_name(attempt)
     try:
         report, lines = _rejudge(said, given, data)
     except ArtifactError as error:
-        return [compare(ATTEMPT, "a scores file", str(error))]
+        return [compare(name, "a scores file", str(error))]
     stated, again = attempt_line(attempt), f"{attempt.method}: {_found(report)}"
     others = _other_checks(attempt, report)
     judge = judge_of(data)
     if judge != VERIFIER.version and (report.result == "PASS" or stated != again or others):
         # Another version's verdict is not refuted by this version's.
-        return [*lines, skipped(ATTEMPT, stated, another_release(judge))]
+        return [*lines, skipped(name, stated, another_release(judge))]
     if report.result == "PASS":
         # Whatever is reported: an attempt that passed does not precede an escalation.
-        return [*lines, compare(ATTEMPT, REFUTED, again)]
-    return [*lines, *others, compare(ATTEMPT, stated, again)]
+        return [*lines, compare(name, REFUTED, again)]
+    return [*lines, *others, compare(name, stated, again)]
 
 
 def compare_unlisted(
@@ -233,13 +234,13 @@ def compare_unlisted(
     try:
         report, lines = _rejudge(said, given, data)
     except ArtifactError as error:
-        return [compare(ATTEMPT, "a scores file", str(error))]
+        return [compare(ATTEMPTS, "a scores file", str(error))]
     judge = judge_of(data)
     if judge != VERIFIER.version:
-        return [*lines, skipped(ATTEMPT, UNLISTED, another_release(judge))]
+        return [*lines, skipped(ATTEMPTS, UNLISTED, another_release(judge))]
     if report.result == "PASS" and unjudged:
-        return [*lines, skipped(ATTEMPT, UNLISTED, PASSED)]
-    return [*lines, compare(ATTEMPT, UNLISTED, _found(report))]
+        return [*lines, skipped(ATTEMPTS, UNLISTED, PASSED)]
+    return [*lines, compare(ATTEMPTS, UNLISTED, _found(report))]
 
 
 def _rejudge(said: Predicate, given: RecheckFiles, data: bytes) -> tuple[Report, list[Line]]:
@@ -257,7 +258,7 @@ def _other_checks(attempt: AttemptPart, report: Report) -> list[Line]:
     """Return a line for each check that was reported differently."""
     pairs = zip_longest(attempt.checks, report.checks)
     lines = [
-        compare(f"{ATTEMPT}: {(one or again).name}", spelled(one), spelled(again))
+        compare(f"{line_name(attempt)}: {(one or again).name}", spelled(one), spelled(again))
         for one, again in pairs
     ]
     return [line for line in lines if line.status == "DIFFERS"]

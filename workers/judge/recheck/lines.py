@@ -4,10 +4,12 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
+from lethe.certificates.statement import AttemptPart
+
 Status = Literal["same", "DIFFERS", "not recomputed"]
 Result = Literal["AGREES", "DIFFERS", "DIGESTS-ONLY"]
 
-ATTEMPT = "attempt before"  # the name of the lines about an attempt before the certified one
+ATTEMPTS = "earlier attempts"  # the name of the lines about all of them
 UNLISTED = "no such attempt"
 
 MEANING: dict[Result, str] = {
@@ -46,6 +48,11 @@ class Recheck:
     def to_json(self) -> dict[str, Any]:
         """Return {"result", "lines": [{name, status, certified, recomputed, reason}]}."""
         return {"result": self.result, "lines": [asdict(line) for line in self.lines]}
+
+
+def line_name(attempt: AttemptPart) -> str:
+    """Return the name of the line about what came before the certified attempt."""
+    return "no attempt" if attempt.number is None else f"attempt {attempt.number}"
 
 
 def compare(name: str, certified: str, recomputed: str) -> Line:

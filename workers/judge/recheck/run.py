@@ -18,7 +18,15 @@ from lethe.certificates.statement import (
     spelled,
 )
 from workers.judge.recheck.files import RecheckFiles, compare_files, named_scores, scores_of
-from workers.judge.recheck.lines import ATTEMPT, UNLISTED, Line, Recheck, compare, skipped
+from workers.judge.recheck.lines import (
+    ATTEMPTS,
+    UNLISTED,
+    Line,
+    Recheck,
+    compare,
+    line_name,
+    skipped,
+)
 from workers.judge.recheck.refitted import repeat
 
 # Exactly the verdicts by samples have this check, also those with too few rows.
@@ -68,7 +76,7 @@ def compare_attempts(said: Predicate, given: RecheckFiles) -> list[Line]:
     try:
         attempts = read_escalation(said.method.parameters)
     except (NotCanonicalError, ShapeError) as error:
-        return [compare(ATTEMPT, "an escalation of the documented form", error.detail)]
+        return [compare(ATTEMPTS, "an escalation of the documented form", error.detail)]
     listed = named_scores(said)
     # Each judgement draws its own seed: no two have the same file.
     used = {digest for name, digest in listed if name == SCORES}
@@ -76,11 +84,11 @@ def compare_attempts(said: Predicate, given: RecheckFiles) -> list[Line]:
     lines: list[Line] = []
     for attempt in attempts:
         if attempt.result == "NONE":
-            lines.append(skipped(ATTEMPT, spelled(attempt), NO_VERDICT))
+            lines.append(skipped(line_name(attempt), spelled(attempt), NO_VERDICT))
         elif not _by_samples(attempt):
-            lines.append(skipped(ATTEMPT, spelled(attempt), NOT_SAMPLED))
+            lines.append(skipped(line_name(attempt), spelled(attempt), NOT_SAMPLED))
         elif not unmatched:
-            lines.append(skipped(ATTEMPT, spelled(attempt), NO_SCORES))
+            lines.append(skipped(line_name(attempt), spelled(attempt), NO_SCORES))
         else:
             lines += _compare(said, given, attempt, unmatched.pop(0), used)
     # A model that passed, and was not certified, is reported as an attempt without a verdict.
@@ -104,13 +112,15 @@ def _compare(
     *,
     unjudged: bool = False,
 ) -> list[Line]:
-    stated = UNLISTED if attempt is None else spelled(attempt)
+    name, stated = ATTEMPTS, UNLISTED
+    if attempt is not None:
+        name, stated = line_name(attempt), spelled(attempt)
     if digest in used:
-        return [compare(ATTEMPT, stated, f"its scores {digest} are those of another verdict")]
+        return [compare(name, stated, f"its scores {digest} are those of another verdict")]
     used.add(digest)
     found = {sha256(file).hexdigest(): file for file in given.scores}
     if digest not in found:
-        return [skipped(ATTEMPT, stated, f"its scores {digest} were not given (--scores)")]
+        return [skipped(name, stated, f"its scores {digest} were not given (--scores)")]
     from workers.judge.recheck.judged import compare_attempt, compare_unlisted
 
     if attempt is not None:

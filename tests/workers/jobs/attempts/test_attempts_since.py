@@ -53,7 +53,7 @@ def verdict_of(ready: Installation, request: str) -> AttemptPart:
         found = session.get_one(Verification, request)
         report = parse_evidence(ready.services.artifacts.get(session, found.evidence_id)).report
     assert report.result != "PASS"
-    return AttemptPart("ridge-exact", report.result, None, report.checks)
+    return AttemptPart(1, "ridge-exact", report.result, None, report.checks)
 
 
 def rewritten(found: Verification, session: Session) -> None:
@@ -168,7 +168,7 @@ def test_an_escalation_that_the_log_has_not_is_not_signed(
     ready: Installation, failed: str, monkeypatch: Patch
 ) -> None:
     step(ready, failed, execute.run, verify.run)
-    escalation = write_escalation([AttemptPart("ridge-exact", "NONE", NOT_JUDGED, ())])
+    escalation = write_escalation([AttemptPart(1, "ridge-exact", "NONE", NOT_JUDGED, ())])
     planned(
         ready,
         failed,
@@ -188,10 +188,10 @@ def test_what_is_left_out_is_told_and_logged_of_all_that_escalate_together(
         plant(monkeypatch, "INCONCLUSIVE")
         ids = [networks.submit(made, networks.some(r)) for r in ("r0", "r2")]
         made.drain()
-        left_out = AttemptPart("hf-kcu", "NONE", NO_USE, ())
+        left_out = AttemptPart(None, "hf-kcu", "NONE", NO_USE, ())
         first, second = (read_escalation(parameters(made, one)) for one in ids)
         assert (first[0].result, first[1:]) == ("INCONCLUSIVE", (left_out,))
-        assert second == (AttemptPart("puf-special", "NONE", NOT_JUDGED, ()), left_out)
+        assert second == (AttemptPart(1, "puf-special", "NONE", NOT_JUDGED, ()), left_out)
         line = f"hf-kcu: {NO_USE}"
         assert [[e["skipped"] for e in escalations(made, one)] for one in ids] == [[[line]]] * 2
         made.check()

@@ -169,7 +169,7 @@ def test_what_was_stopped_can_be_made_anew_by_decision(ready: Installation) -> N
     assert method.id == "ridge-exact-refit"
     # A PASS that was not certified is no verdict on an attempt.
     assert read_escalation(method.parameters) == (
-        AttemptPart("ridge-exact", "NONE", CONTRADICTED, ()),
+        AttemptPart(1, "ridge-exact", "NONE", CONTRADICTED, ()),
     )
     found = [finding.check for finding in fsck(ready.services.ledger).findings]
     assert found == ["version"], "what was planted is still there"

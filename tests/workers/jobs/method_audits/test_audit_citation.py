@@ -158,11 +158,11 @@ def test_a_certificate_that_hides_an_audit_is_found_by_fsck(
     }
     for wanted, told in [*planted.items(), (UNSAID, without(honest, *counts)), (UNSAID, {})]:
         assert problem(ready, told) == wanted
-    # Whatever the certificate calls the attempt or its method: the log has retrain.
-    for attempt in ("retrain ", "x", "retrain(x=1)", "retrain("):
-        assert problem(ready, {"attempt": attempt}) == UNSAID
-        assert problem(ready, {**without(honest, *counts), "attempt": attempt}) == UNSAID
-        assert problem(ready, {**honest, "attempt": attempt}) is None
+    # Whatever the certificate calls the method, and its settings: the log has retrain.
+    for stated in ("retrain ", "x", "retrain(x=1)", "retrain("):
+        assert problem(ready, {"method": stated}) == UNSAID
+        assert problem(ready, {**without(honest, *counts), "method": stated}) == UNSAID
+        assert problem(ready, {**honest, "method": stated}) is None
     assert problem(ready, {}, "natural") == problem(ready, {}, "x") == UNSAID
     assert problem(ready, {**honest}, "natural") is None
     # Neither an older report than the newest, nor none where there is one, unless it says why.
@@ -216,12 +216,12 @@ def test_the_log_says_which_method_made_the_model_and_a_decision_may_have_it_mad
     happen(ready, "escalated", {"reason": "no-round"})
     assert later({}, "natural") == UNSAID
     happen(ready, "escalated", {"attempt": 2, "method": "natural(rate=2)"})
-    for told in ({}, {"attempt": "natural"}, {"attempt": "natural(rate=2)"}):
+    for told in ({}, {"method": "natural"}, {"method": "natural(rate=2)"}):
         assert later(told, "natural") is None
     # After the retention period only the certificate says which method it was.
-    assert later({"attempt": "natural(rate=2)"}, "natural", "gone") is None
-    for attempt in ("natural", "natural ", "retrain(rate=2)", "natural("):
-        assert later({"attempt": attempt}, "natural", "gone") == UNSAID
+    assert later({"method": "natural(rate=2)"}, "natural", "gone") is None
+    for stated in ("natural", "natural ", "retrain(rate=2)", "natural("):
+        assert later({"method": stated}, "natural", "gone") == UNSAID
 
 
 def happen(ready: Installation, event: str, payload: dict[str, Any]) -> None:
@@ -333,6 +333,6 @@ def test_an_attempt_with_settings_of_its_own_cites_no_audit_of_others(
     plant(monkeypatch, "yeom:auc")
     request_id = networks.erase(installation, networks.some("r0", "r1"))
     told = networks.statement(installation, request_id).predicate.method
-    assert (told.id, "attempt" in told.parameters) == (attempt["method"], True)
+    assert (told.id, "method" in told.parameters) == (attempt["method"], True)
     assert ("audit" in told.parameters) == (not differs)
     installation.check()

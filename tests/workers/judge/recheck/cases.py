@@ -135,7 +135,7 @@ def escalated(claim: EmpiricalClaim, rows: CommittedRows, **parameters: str) -> 
     told = {"policy": claim.policy_digest}
     if report.result != "PASS":  # a passed one is reported only without a verdict
         told |= write_escalation(
-            [AttemptPart("puf-special", report.result, None, parts(report))]
+            [AttemptPart(1, "puf-special", report.result, None, parts(report))]
         )
     trained = VerifierPart(RETRAINED.id, RETRAINED.version, sha256(b"code").hexdigest())
     published = sha256(MODEL).hexdigest()

@@ -29,18 +29,19 @@ def as_written_by(case: Case, judge: str, *, certified: bool) -> Case:
 
 def attempt_of(case: Case) -> tuple[Recheck, Line]:
     found = recheck(case.said, case.given())
-    (line,) = (line for line in found.lines if line.name == "attempt before")
+    (line,) = (line for line in found.lines if line.name == "attempt 1")
     return found, line
 
 
 def told(*claims: EmpiricalClaim) -> list[Case]:
     """Return certificates of an attempt whose checks are those of a first claim."""
     claim, rows = about(UNMEMORABLE)
-    attempt = escalated(claim, rows).said.method.parameters["escalation.attempts"]
+    parameters = escalated(claim, rows).said.method.parameters
+    attempts = {name: parameters[name] for name in ("escalation.attempts", "attempt")}
     found = []
     for one in claims:
         claim, rows = about(one)
-        found.append(escalated(claim, rows, **{"escalation.attempts": attempt}))
+        found.append(escalated(claim, rows, **attempts))
     return found
 
 

@@ -22,22 +22,22 @@ def test_the_attempt_before_a_retraining_is_judged_again() -> None:
         case = escalated(*about(claim))
         found = recheck(case.said, case.given())
         assert found.result == "DIGESTS-ONLY"
-        assert named(found, "attempt before").status == "same"
+        assert named(found, "attempt 1").status == "same"
         assert "train on again" in named(found, "3 re-execution").reason
 
 
 def test_an_attempt_before_that_had_passed_or_failed_otherwise_shows() -> None:
     claim, rows = about(UNMEMORABLE)
     checks = parts(VERIFIER.verify(decode_scores(encode_scores(claim, rows))[0]))
-    refuted = AttemptPart("puf-special", "FAIL", None, checks)
-    untold = AttemptPart("puf-special", "NONE", "not judged by itself", ())
+    refuted = AttemptPart(1, "puf-special", "FAIL", None, checks)
+    untold = AttemptPart(1, "puf-special", "NONE", "not judged by itself", ())
     for told in (refuted, untold):
         case = escalated(claim, rows, **write_escalation([told]))
-        assert differing(recheck(case.said, case.given())) == {"attempt before"}
+        assert differing(recheck(case.said, case.given())) == {"attempt 1"}
     # These scores PASS: there was no reason to escalate.
     claim, rows = about(simulated(1))
     case = escalated(claim, rows, **write_escalation([refuted]))
-    assert differing(recheck(case.said, case.given())) == {"attempt before"}
+    assert differing(recheck(case.said, case.given())) == {"attempt 1"}
     claim, rows = about(UNMEMORABLE)
     case = escalated(replace(claim, model_before=("0" * 64, "0" * 64)), rows)
     assert differing(recheck(case.said, case.given())) == {"scores: model before"}
@@ -46,17 +46,17 @@ def test_an_attempt_before_that_had_passed_or_failed_otherwise_shows() -> None:
 def test_a_check_of_an_attempt_before_that_is_told_otherwise_shows() -> None:
     claim, rows = about(UNMEMORABLE)
     checks = parts(VERIFIER.verify(decode_scores(encode_scores(claim, rows))[0]))
-    for changed, differs in ((checks, set()), (lowered(checks), {"attempt before: samples"})):
-        attempt = AttemptPart("puf-special", "INCONCLUSIVE", None, changed)
+    for changed, differs in ((checks, set()), (lowered(checks), {"attempt 1: samples"})):
+        attempt = AttemptPart(1, "puf-special", "INCONCLUSIVE", None, changed)
         case = escalated(claim, rows, **write_escalation([attempt]))
         found = recheck(case.said, case.given())
-        assert (differing(found), named(found, "attempt before").status) == (differs, "same")
+        assert (differing(found), named(found, "attempt 1").status) == (differs, "same")
     case = escalated(
         claim,
         rows,
         **{"escalation.attempts": write_escalation([attempt])["escalation.attempts"] + " "},
     )
-    assert differing(recheck(case.said, case.given())) == {"attempt before"}
+    assert differing(recheck(case.said, case.given())) == {"attempt 1"}
 
 
 def lowered(checks: tuple[CheckPart, ...]) -> tuple[CheckPart, ...]:
@@ -73,4 +73,4 @@ def test_an_attempt_that_is_told_as_passed_shows() -> None:
     case = escalated(
         claim, rows, **{"escalation.attempts": told.replace("INCONCLUSIVE", "PASS")}
     )
-    assert differing(recheck(case.said, case.given())) == {"attempt before"}
+    assert differing(recheck(case.said, case.given())) == {"attempt 1"}

@@ -91,7 +91,7 @@ def test_a_verdict_over_silos_is_reached_again(silos: SilosClaim, result: str) -
     assert "rests on the service" in line.reason
     escalating = escalated(replace(CLAIM, silos=SOME), ROWS)
     again = recheck(escalating.said, escalating.given())
-    assert named(again, "attempt before").status == "same"
+    assert named(again, "attempt 1").status == "same"
 
 
 def test_a_silent_silo_that_is_certified_as_if_it_had_answered_shows() -> None:
@@ -304,13 +304,13 @@ def test_withheld_scores_of_an_attempt_are_told_of() -> None:
     case = escalated(*about(UNMEMORABLE))
     found = recheck(case.said, case.given(scores=[]))
     assert found.result == "DIGESTS-ONLY"
-    assert named(found, "attempt before").status == "not recomputed"
+    assert named(found, "attempt 1").status == "not recomputed"
     other = scores_part("cd" * 32, certified=False)
     said = replace(CASE.said, evidence=(*CASE.said.evidence, other))
     found = recheck(said, CASE.given())
     assert found.result == "AGREES"
     assert "does not cover earlier attempts" in MEANING[found.result]
-    assert other.digest in named(found, "attempt before").reason
+    assert other.digest in named(found, "earlier attempts").reason
 
 
 def test_two_scores_of_one_verdict_show() -> None:

@@ -359,7 +359,7 @@ def test_what_did_nothing_is_refuted(installation: Installation, tmp_path: Path)
     assert escalation_line(found.method.parameters).startswith("natural: FAIL (")
     download(installation, request_id, tmp_path)
     again = rechecked(tmp_path, "--scores", str(tmp_path / "escalation.scores"))
-    assert [line["status"] for line in again["lines"] if line["name"] == "attempt before"] == [
+    assert [line["status"] for line in again["lines"] if line["name"] == "attempt 1"] == [
         "same"
     ]
 

@@ -141,7 +141,7 @@ def test_what_did_nothing_is_refuted_and_what_cannot_be_trained_stays_open(
         assert name in escalation
     download(installation, request_id, tmp_path)
     lines = rechecked(tmp_path, "--scores", str(tmp_path / "escalation.scores"))["lines"]
-    assert [one["status"] for one in lines if one["name"] == "attempt before"] == ["same"]
+    assert [one["status"] for one in lines if one["name"] == "attempt 1"] == ["same"]
 
     # A restarted judge trains the same models.
     kept = (tmp_path / "escalation.scores").read_bytes()

@@ -68,9 +68,9 @@ def test_from_a_request_over_the_escalate_to_a_second_verdict(
     found = rechecked(tmp_path, *given)
     assert found["result"] == "DIGESTS-ONLY"
     lines = {line["name"]: line for line in found["lines"]}
-    for name in ("escalation.scores file", "removal proof", "model file", "attempt before"):
+    for name in ("escalation.scores file", "removal proof", "model file", "attempt 1"):
         assert lines[name]["status"] == "same", lines[name]
-    assert "INCONCLUSIVE (samples: " in lines["attempt before"]["recomputed"]
+    assert "INCONCLUSIVE (samples: " in lines["attempt 1"]["recomputed"]
     assert "not recomputed" in {line["status"] for line in found["lines"]}
 
     data = (tmp_path / "escalation.scores").read_bytes()

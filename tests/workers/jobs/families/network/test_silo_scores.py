@@ -119,7 +119,7 @@ def attempt_before(installation: Installation, request_id: str, directory: Path)
     download(installation, request_id, directory)
     found = rechecked(directory, "--scores", str(directory / "escalation.scores"))
     assert found["result"] == "DIGESTS-ONLY"  # a retraining is certified
-    return [line["status"] for line in found["lines"] if line["name"] == "attempt before"]
+    return [line["status"] for line in found["lines"] if line["name"] == "attempt 1"]
 
 
 def test_the_verdict_is_that_of_one_process_bit_for_bit(
