@@ -15,4 +15,4 @@ def is_outside(error: Exception) -> bool:
 
 def cool_down_s(tries: int) -> int:
     """Return the seconds until the next try, after so many."""
-    return min(2**tries, LONGEST_COOL_DOWN_S)
+    return min(1 << tries, LONGEST_COOL_DOWN_S)

@@ -13,7 +13,7 @@ from sqlmodel import Session, col, select
 from app.ledger.sequencer import Ledger
 from app.settings import Settings
 from lethe.certificates.bundle import parse_bundle
-from lethe.certificates.evidence import check_evidence, parse_evidence
+from lethe.certificates.evidence import build_evidence, check_evidence, parse_evidence
 from lethe.certificates.statement import Predicate, parse_statement
 from lethe.log.entries import parse_leaf
 from models import (
@@ -33,6 +33,7 @@ from tests.installation import Installation, install
 from tests.small import MODEL, ROWS, Caller, pack, rows
 from tests.workers.jobs.lineage.oracle import current_head, refit_head
 from workers.arrays import Rows
+from workers.cases.claims import purge_claims
 from workers.errors import RefusedError
 from workers.families.ridge import case as ridge_case
 from workers.jobs import batch, certify, execute, sweep, verify
@@ -248,11 +249,10 @@ def test_a_worker_that_lost_one_of_its_jobs_records_none(
     requests = [submit(ready, record) for record in ("r1", "r2")]
     head, other = (job.id for job in jobs(ready)[1:])
     execute.run(ready.services, head)
-    honest = verify.build_evidence
 
     def taken(*arguments: Any) -> bytes:
         change(ready, update(Job).where(col(Job.id) == other).values(lease_token=99))
-        return honest(*arguments)
+        return build_evidence(*arguments)
 
     with monkeypatch.context() as patch:
         patch.setattr(verify, "build_evidence", taken)
@@ -292,12 +292,11 @@ def test_a_second_try_goes_alone(ready: Installation, monkeypatch: pytest.Monkey
     requests = [submit(ready, record) for record in ("r1", "r2")]
     head = jobs(ready)[1].id
     execute.run(ready.services, head)
-    honest = verify.build_evidence
 
     def evidence(removal: Any, *given: Any) -> bytes:
         if [one["record"] for one in removal["records"]] != ["r1"]:
             raise RuntimeError
-        return honest(removal, *given)
+        return build_evidence(removal, *given)
 
     with monkeypatch.context() as patch:
         patch.setattr(verify, "build_evidence", evidence)
@@ -533,11 +532,11 @@ def test_a_refit_of_the_first_serves_the_others_too(
 def test_a_refit_of_a_later_one_leaves_the_earlier_certificate(
     three: Installation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    honest, judged = ridge_case.purge_claims, []
+    judged = []
 
     def readable(*arguments: Any) -> Any:
         judged.append(arguments)
-        found = honest(*arguments)
+        found = purge_claims(*arguments)
         if len(judged) == 1:  # the second request, the first time
             probe, *others = found[1].probes
             found[1] = replace(found[1], probes=[replace(probe, readable=True), *others])

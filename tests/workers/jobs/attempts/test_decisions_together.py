@@ -11,6 +11,7 @@ from app.ledger.sequencer import Ledger
 from app.settings import Settings
 from models import Artifact, Job, Model
 from tests.installation import Installation, install
+from workers.cases.claims import purge_claims
 from workers.families.ridge import case as ridge_case
 
 RECORDS = ("r1", "r2", "r3")
@@ -30,12 +31,11 @@ def spent(
     waiting = {"batch_min_requests": 3, "batch_max_wait_seconds": 3600}
     with install(settings.model_copy(update=waiting)) as made:
         made.ready()
-        honest = ridge_case.purge_claims
 
         def readable(*arguments: Any) -> Any:
             return [
                 replace(claim, probes=[replace(one, readable=True) for one in claim.probes])
-                for claim in honest(*arguments)
+                for claim in purge_claims(*arguments)
             ]
 
         monkeypatch.setattr(ridge_case, "purge_claims", readable)

@@ -242,10 +242,8 @@ def test_a_contribution_launders_nothing(ready: Installation, monkeypatch: Patch
 
 
 def test_forged_digests_of_those_that_went(ready: Installation, monkeypatch: Patch) -> None:
-    honest = ridge_family.stored_digests
-
     def forged(*given: Any) -> Any:
-        first, *others = honest(*given)
+        first, *others = stored_digests(*given)
         return [first._replace(digest=bytes(32)), *others]
 
     monkeypatch.setattr(ridge_family, "stored_digests", forged)

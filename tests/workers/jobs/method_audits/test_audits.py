@@ -18,9 +18,9 @@ from lethe.certificates.audits.counts import audit_digest
 from models import Model, Record
 from tests import small_network
 from tests.installation import Installation, make_token
+from tests.workers.audit_pairs.small import DoNothing
 from tests.workers.jobs.families.network import networks
 from tests.workers.jobs.method_audits import audits
-from tests.workers.method_audits.small import DoNothing
 from workers.families.network import audited
 from workers.families.network.data.rows import Held, assemble
 from workers.jobs import (

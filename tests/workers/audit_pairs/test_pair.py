@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from tests.workers.method_audits import small
+from tests.workers.audit_pairs import small
 from workers.audit_pairs.pair import Pair, run_pair
 from workers.errors import RefusedError
 from workers.judge.algorithm_audit import Finding, judge

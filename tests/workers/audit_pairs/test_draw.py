@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from tests.workers.method_audits import small
+from tests.workers.audit_pairs import small
 from workers.audit_pairs.draw import Plan, StoredRows, draw
 from workers.errors import RefusedError
 
