@@ -94,7 +94,7 @@ def _learn(job: JobContext, sent: ReceivedUpload) -> None:
     reached("execute.computed")
 
     def effect(tx: Transaction) -> None:
-        model = publish.current(job, tx, base)
+        model = publish.unchanged(job, tx, base)
         owners = [
             _seal(services, tx.session, model, owner, block)
             for owner, block in upload.blocks.items()

@@ -75,7 +75,7 @@ def run(job: JobContext) -> None:
 
     def effect(tx: Transaction) -> None:
         session = tx.session
-        model = publish.current(job, tx, case.row.plan["version"] or None)
+        model = publish.unchanged(job, tx, case.row.plan["version"] or None)
         row = session.get_one(Round, case.row.id)
         subject_of = {
             owner: versions.named_subject(session, lease.model_id, owner).id or 0
