@@ -256,7 +256,7 @@ def _database(services: Services) -> list[Family]:
             ),
             _counter(
                 "lethe_attempts",
-                "Attempts at erasures that a worker began.",
+                "Attempts at erasures that a worker began, and skipped steps of ladders.",
                 _number(session, attempts),
             ),
             Family("lethe_jobs", "gauge", "Unfinished jobs.", queued, ("kind", "stage")),

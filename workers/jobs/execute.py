@@ -164,7 +164,7 @@ def _execute(job: JobContext, members: list[BatchMember]) -> None:
     nudges: list[tuple[str, str]] = []
 
     def effect(tx: Transaction) -> None:
-        publish.current(job, tx, before.number)
+        publish.unchanged(job, tx, before.number)
         published = publish.publish(job, tx, before, members, update, chain, measured=measured)
         ids = [member.request_id for member in members]
         nudges.extend(releases.settle(services, tx, ids, list(update.rest)))
@@ -211,7 +211,7 @@ def mend(job: JobContext) -> None:
     reached("execute.computed")
 
     def effect(tx: Transaction) -> None:
-        stored = publish.current(job, tx, base)
+        stored = publish.unchanged(job, tx, base)
         again = RetainedSet.of(leaves(tx.session, lease.model_id))
         _require_same("retained", again.root.hex(), last)
         stored.current_version = len(versions_of(services.ledger, stored))

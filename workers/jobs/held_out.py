@@ -104,7 +104,7 @@ def settle(job: JobContext, tx: Transaction, model: Model, measured: VersionFigu
     held_out.replace(job.services, tx, model, before, after)
 
 
-def judged(services: Services, model: Model, version: ModelVersion) -> Figure:
+def measured_again(services: Services, model: Model, version: ModelVersion) -> Figure:
     """Measure a version's file again for the evidence; never raises.
 
     There may be fewer rows by then: a figure that cannot be compared is reported as such, and

@@ -94,7 +94,7 @@ def _learn(job: JobContext, sent: ReceivedUpload) -> None:
     reached("execute.computed")
 
     def effect(tx: Transaction) -> None:
-        model = publish.current(job, tx, base)
+        model = publish.unchanged(job, tx, base)
         owners = [
             owner
             for some in chunks(list(upload.blocks))

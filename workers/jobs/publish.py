@@ -61,7 +61,7 @@ class Published:
     before_id: str | None
 
 
-def current(job: JobContext, tx: Transaction, base: int | None) -> Model:
+def unchanged(job: JobContext, tx: Transaction, base: int | None) -> Model:
     """Return the model's row, if it is still as registered and at the version computed from.
 
     Two rows without versions that swap their references each match a registration: so the
@@ -123,7 +123,7 @@ def publish(
         _bury(job, tx, model, members, update.dropped, measured)
     contributed = None if members else chain.added_root
     held_out.settle(job, tx, model, measured)
-    version = versions.publish(
+    version = versions.append(
         services,
         tx,
         model,
@@ -234,7 +234,7 @@ def replace_refuted(
     services, session = job.services, tx.session
     model = session.get_one(Model, job.lease.model_id)
     held_out.settle(job, tx, model, measured)
-    version = versions.publish(
+    version = versions.append(
         services, tx, model, job.lease, result.encoded, retained, figure=measured.figure
     )
     shredded = versions.withdraw_earlier(services, tx, model, version, certified=bool(refuted))

@@ -74,7 +74,7 @@ def run(services: Services, job_id: str, turn: Turn | None = None) -> None:
             judge = kind.prepare(job, session, cases, seed)
         verdicts, seconds = timed(judge)
         # The same for all: they share one version.
-        figure = held_out.judged(services, case.model, case.after)
+        figure = held_out.measured_again(services, case.model, case.after)
         verdicts = [
             replace(one, details={**one.details, **figure, JUDGED: seconds}) for one in verdicts
         ]

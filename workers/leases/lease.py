@@ -78,7 +78,7 @@ class JobContext:
     """A leased job. model: its row; for a job that executes, as it was compared with the log.
 
     The publisher computes from this object and never rereads the row before. Its transaction
-    compares its own reading once more (`publish.current`).
+    compares its own reading once more (`publish.unchanged`).
     """
 
     services: Services

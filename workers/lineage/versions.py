@@ -120,7 +120,7 @@ def remove_records(session: Session, model_id: int, records: list[str]) -> int:
     return removed
 
 
-def publish(
+def append(
     services: Services,
     tx: Transaction,
     model: Model,
@@ -131,7 +131,7 @@ def publish(
     added: bytes | None = None,
     figure: dict[str, Any] | None = None,
 ) -> ModelVersion:
-    """Make a state the model's next version, over the retained set that it was made from.
+    """Append a state as the model's next version, over the retained set that it was made from.
 
     `links` are the roots between those of the version before and `retained`, if several
     requests were executed together: the log holds the whole chain, of which each certificate

@@ -50,7 +50,7 @@ def issue_if_complete(services: Services, audit_id: str) -> bool:
     if why is not None:
         audit_queue.fail(services, audit_id, why)
         return False
-    found = judged(audit, pairs)
+    found = finding_of(audit, pairs)
     payload = report(audit, model, pairs, found, utcnow())
     key, keyid, keys = signing_issuer(services.settings, services.ledger)
     file = canonical.encode(sign_envelope(payload, key, keyid))
@@ -72,7 +72,7 @@ def issue_if_complete(services: Services, audit_id: str) -> bool:
     return services.ledger.transact(effect)
 
 
-def judged(audit: Audit, pairs: Sequence[AuditPair]) -> Finding:
+def finding_of(audit: Audit, pairs: Sequence[AuditPair]) -> Finding:
     """Return the finding on the pairs, in their order."""
     before, after, retrained = (
         [float.fromhex(str(getattr(pair, name))) for pair in pairs]

@@ -193,16 +193,16 @@ def test_a_crash_while_learning_lifts_nothing_or_all(
 ) -> None:
     erase(ready, "r1")
     answer = send(client, WISH, part(1))
-    real = versions.publish
+    real = versions.append
 
     def crash(*arguments: Any) -> Any:
         raise OSError("the disk is full")
 
-    monkeypatch.setattr(versions, "publish", crash)
+    monkeypatch.setattr(versions, "append", crash)
     ready.drain()
     with Session(ready.services.engine) as session:
         assert len(session.exec(select(Tombstone)).all()) == 1
-    monkeypatch.setattr(versions, "publish", real)
+    monkeypatch.setattr(versions, "append", real)
     ready.recover()
     assert learned(ready, answer)["state"] == "learned"
     with Session(ready.services.engine) as session:

@@ -121,10 +121,10 @@ class NetworkFamily(Family):
     ) -> Judges:
         """Load the results of an executed job on a network; the returned function judges it."""
         self.check_here()
-        from workers.families.network import case as judged
+        from workers.families.network import case as network_case
 
         (case,) = cases
-        judge = judged.prepare(job, session, case, seed)
+        judge = network_case.prepare(job, session, case, seed)
         return lambda: [judge()]
 
     def guarantee(self, plan: Draft) -> Guarantee:

@@ -9,8 +9,7 @@ from itertools import zip_longest
 import numpy as np
 
 from lethe.catalogue import check_of
-from lethe.certificates.statement import AttemptPart, CheckPart, Predicate
-from lethe.certificates.statement import spelled as attempt_line
+from lethe.certificates.statement import AttemptPart, CheckPart, Predicate, spelled
 from workers.arrays import decode_tensors
 from workers.errors import ArtifactError, ModelError
 from workers.judge.base import Report
@@ -148,18 +147,18 @@ def _compare_check(
     certified: CheckPart | None, again: CheckPart | None, given: RecheckFiles
 ) -> Line:
     name = _name(certified or again)
-    line = compare(name, spelled(certified), spelled(again))
+    line = compare(name, check_line(certified), check_line(again))
     if line.status == "DIFFERS" or certified is None:
         return line
     spec = check_of(certified.name)
     if spec is not None and spec.rests_on_service:
-        return skipped(name, spelled(certified), spec.needs)
+        return skipped(name, check_line(certified), spec.needs)
     if certified.name == MODEL_FILE.name and given.model is None:
-        return skipped(name, spelled(certified), "give the file with --model")
+        return skipped(name, check_line(certified), "give the file with --model")
     return line
 
 
-def spelled(check: CheckPart | None) -> str:
+def check_line(check: CheckPart | None) -> str:
     """Return all fields of a check, except its number and its name."""
     if check is None:
         return "no such check"
@@ -211,7 +210,7 @@ def compare_attempt(
         report, lines = _rejudge(said, given, data)
     except ArtifactError as error:
         return [compare(name, "a scores file", str(error))]
-    stated, again = attempt_line(attempt), f"{attempt.method}: {_found(report)}"
+    stated, again = spelled(attempt), f"{attempt.method}: {_found(report)}"
     others = _other_checks(attempt, report)
     judge = judge_of(data)
     if judge != VERIFIER.version and (report.result == "PASS" or stated != again or others):
@@ -258,7 +257,9 @@ def _other_checks(attempt: AttemptPart, report: Report) -> list[Line]:
     """Return a line for each check that was reported differently."""
     pairs = zip_longest(attempt.checks, report.checks)
     lines = [
-        compare(f"{line_name(attempt)}: {(one or again).name}", spelled(one), spelled(again))
+        compare(
+            f"{line_name(attempt)}: {(one or again).name}", check_line(one), check_line(again)
+        )
         for one, again in pairs
     ]
     return [line for line in lines if line.status == "DIFFERS"]
