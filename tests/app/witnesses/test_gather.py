@@ -288,14 +288,16 @@ def test_rounds_go_on_after_one_that_failed(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
+    class StopError(BaseException):
+        """Ends the thread's loop."""
+
     done: list[bool] = []
-    pauses, over = iter([True, True]), threading.Event()
+    pauses = iter([None, None])
 
     def pause(seconds: float) -> None:
         assert seconds == settings.witness_seconds
-        if not next(pauses, False):
-            over.set()
-            raise SystemExit  # ends the thread
+        if next(pauses, StopError) is StopError:
+            raise StopError
 
     with gathering(ledger, three.write(settings, "both")) as gatherer:
         begin(ledger, three.parsed("both"))
@@ -311,8 +313,8 @@ def test_rounds_go_on_after_one_that_failed(
 
         monkeypatch.setattr(gatherer, "round", one_round)
         monkeypatch.setattr(gather.time, "sleep", pause)  # type: ignore[attr-defined]
-        gatherer.start(lambda: True)
-        assert over.wait(30)
+        with pytest.raises(StopError):
+            gatherer.ask_for_ever(lambda: True)
     assert done == [True, False]
     assert "witnesses were not asked (OSError)" in caplog.text
     assert "somebody" not in caplog.text
