@@ -163,6 +163,7 @@ def run_case(
                     workload,
                     [*told, *fresh],
                     beside=case.beside,
+                    actors=len(children),
                 )
             judgement.lost += [] if left is None else [left]
             tell("judgement", judgement.as_dict())

@@ -72,7 +72,7 @@ WORKLOADS = {
             prepare=officers.reviewed,
             work=True,
         ),
-        Workload("case", officers.case, officers.are_closed, 2, 1, work=True, each=True),
+        Workload("case", officers.case, officers.are_closed, 2, 1, work=True),
         Workload("hold", officers.hold),
         Workload(
             "retain",
@@ -121,7 +121,6 @@ WORKLOADS = {
             networks.are_reported,
             prepare=networks.trained,
             work=True,
-            each=True,
         ),
         Workload(
             "mend",
