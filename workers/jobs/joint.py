@@ -49,7 +49,7 @@ def run(job: JobContext, own: OwnJob) -> None:
 
     def effect(tx: Transaction) -> None:
         session = tx.session
-        model = publish.current(job, tx, found.base)
+        model = publish.unchanged(job, tx, found.base)
         subject_of: dict[Owner, int] = {}
         for owners in chunks(sorted(set(found.owners.values()))):
             rows = versions.named_subjects(session, lease.model_id, owners)
