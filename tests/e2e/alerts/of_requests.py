@@ -49,10 +49,9 @@ def in_review(made: Watched, hours: int) -> str:
 def _(made: Watched) -> Iterator[None]:
     request = in_review(made, 24 * 24)
     yield
-    assert [one["ref"] for one in made.listed("case", "list", "--due-within", "10")] == [
-        request
-    ]
-    made.command("case", "extend", request, "--reason", "complexity")
+    (found,) = made.listed("case", "list", "--due-within", "10")
+    assert found["ref"] == made.refs[request]
+    made.command("case", "extend", found["ref"], "--reason", "complexity")
     yield
     made.restart_api()
     with made.requester() as client:
@@ -68,8 +67,9 @@ def _(made: Watched) -> Iterator[None]:
 def _(made: Watched) -> Iterator[None]:
     request = in_review(made, MONTH_H + 24)
     yield
-    assert [one["ref"] for one in made.listed("case", "list", "--overdue")] == [request]
-    made.command("case", "refuse", request, "--reason", "no-ground")
+    (found,) = made.listed("case", "list", "--overdue")
+    assert found["ref"] == made.refs[request]
+    made.command("case", "refuse", found["ref"], "--reason", "no-ground")
     yield
     made.restart_api()
 
@@ -86,9 +86,10 @@ def _(made: Watched) -> Iterator[None]:
     made.restart_worker()
     made.until_state(request, "needs-decision")
     yield
-    listed = made.listed("case", "list", "--state", "needs-decision")
-    assert [one["ref"] for one in listed] == [request]
+    (found,) = made.listed("case", "list", "--state", "needs-decision")
     with made.processes.operator() as operator:
+        (part,) = operator.case(found["ref"])["parts"]
+        assert part["request"] == request
         operator.decide(request, "retry", "the worker has more memory")
     made.until_state(request, "certified")
 
@@ -111,7 +112,7 @@ def _(made: Watched) -> Iterator[None]:
     made.until_state(request, "failed")
     yield
     listed = made.listed("case", "list", "--state", "failed")
-    assert request in [one["ref"] for one in listed]
+    assert made.refs[request] in [one["ref"] for one in listed]
     assert said.times("FileNotFoundError") > 0
     made.until_state(made.submit(record=record), "certified")
 
