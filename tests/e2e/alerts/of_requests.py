@@ -74,46 +74,51 @@ def _(made: Watched) -> Iterator[None]:
     made.restart_api()
 
 
+def undecided(made: Watched, record: int) -> str:
+    """Have a worker die at a request's execution, so that it waits for a decision."""
+    made.restart_worker("execute.computed=kill")
+    request = made.submit(record=record)
+    until(lambda: made.processes.worker.poll() is not None, "its death")  # type: ignore[union-attr]
+    made.restart_worker()
+    made.until_state(request, "needs-decision")
+    return request
+
+
+def decide(made: Watched, request: str, decision: str, why: str) -> None:
+    """Find the one request that needs it as an operator does, and decide on it."""
+    (found,) = made.listed("case", "list", "--state", "needs-decision")
+    with made.processes.operator() as operator:
+        (part,) = operator.case(found["ref"])["parts"]
+        assert part["request"] == request
+        operator.decide(request, decision, why)
+
+
 @FAULTS.add(
     "LetheDecisionNeeded",
     "a worker dies at a request's execution, with `LETHE_MAX_TRIES=1`",
     "`lethe case list --state needs-decision` names it; an operator has it tried again",
 )
 def _(made: Watched) -> Iterator[None]:
-    made.restart_worker("execute.computed=kill")
-    request = made.submit()
-    until(lambda: made.processes.worker.poll() is not None, "its death")  # type: ignore[union-attr]
-    made.restart_worker()
-    made.until_state(request, "needs-decision")
+    request = undecided(made, next(made.records[MODEL]))
     yield
-    (found,) = made.listed("case", "list", "--state", "needs-decision")
-    with made.processes.operator() as operator:
-        (part,) = operator.case(found["ref"])["parts"]
-        assert part["request"] == request
-        operator.decide(request, "retry", "the worker has more memory")
+    decide(made, request, "retry", "the worker has more memory")
     made.until_state(request, "certified")
 
 
 @FAULTS.add(
     "LetheRequestFailed",
-    "the folder of artifacts is away at a request's execution, and an operator gives it up",
-    "`lethe case list --state failed` names it, the worker's log the error; a new request for "
-    "the record is executed",
+    "a worker dies at a request's execution, and an operator gives the request up",
+    "`lethe case list --state failed` names it; a new request for the record is executed",
     "LetheDecisionNeeded",
-    "LetheNotReady of artifacts",
 )
 def _(made: Watched) -> Iterator[None]:
-    said, record = Said.by(made, "worker"), next(made.records[MODEL])
-    with moved(made.data / "artifacts"):
-        request = made.submit(record=record)
-        made.until_state(request, "needs-decision")
-    with made.processes.operator() as operator:
-        operator.decide(request, "abandon", "its file is lost")
+    record = next(made.records[MODEL])
+    request = undecided(made, record)
+    decide(made, request, "abandon", "it kills each worker")
     made.until_state(request, "failed")
     yield
     listed = made.listed("case", "list", "--state", "failed")
     assert made.refs[request] in [one["ref"] for one in listed]
-    assert said.times("FileNotFoundError") > 0
     made.until_state(made.submit(record=record), "certified")
 
 
