@@ -40,7 +40,9 @@ OF_LOAD = (
     "Seconds of a stage, median and 95 of 100",
     "Calls a second, by operation",
     "Seconds of a call, 99 of 100",
+    "Refused calls a minute, by problem",
     "Entries of the log",
+    "Wait for the log's lock",
 )
 # Without a follower there is nothing to draw.
 EMPTY = {"Followers: how far behind"}
@@ -156,7 +158,7 @@ def changes(before: Sequence[Drawn], after: Sequence[Drawn]) -> dict[str, list[C
             if (one := _change(name, old, new)) is not None:
                 found.setdefault(panel.title, []).append(one)
     for each in found.values():
-        each.sort(key=lambda one: -one.size)
+        each.sort(key=lambda one: (None in (one.before, one.after), -one.size))
     return found
 
 

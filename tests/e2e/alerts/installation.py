@@ -40,6 +40,7 @@ class Watched:
     redis: subprocess.Popen[bytes] | None = None
     witness: subprocess.Popen[bytes] | None = None
     witness_port: int = field(default_factory=free_port)
+    refs: dict[str, str] = field(default_factory=dict)  # by a request's id, which is a secret
     records: dict[str, Iterator[int]] = field(
         default_factory=lambda: {ref: iter(range(ROWS)) for ref in (*MODELS, REVIEWED)}
     )
@@ -92,7 +93,9 @@ class Watched:
         """Submit an erasure, of a record that no request named before; return its id."""
         number = next(self.records[model]) if record is None else record
         with self.requester() as client:
-            return client.submit_erasure(model, records=[f"r{number}"]).id
+            receipt = client.submit_erasure(model, records=[f"r{number}"])
+        self.refs[receipt.id] = receipt.ref
+        return receipt.id
 
     def command(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """Run a command of `lethe` as an operator does, beside the service."""

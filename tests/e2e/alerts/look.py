@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 PATIENCE_S = 180.0  # on a busy machine; mostly it is 10 to 40 s
 LOOKS = 3  # a scrape apart, without an alert that is about something else
-# The disk is the machine's, and whoever writes to it has its trend: in 30 s of samples a
+# The disk is the machine's, and whoever writes to it has its trend: in a minute of samples a
 # megabyte a second is a full disk within a day.
 OTHERS = {"LetheDiskFull"}
 

@@ -26,6 +26,7 @@ FAULTS = Faults()
     "another process holds the guard's lock, and a request is sent",
     "`/readyz` names the guard; that process is ended",
     "LetheLogLockSlow",
+    "LetheScheduleAway",  # who waits for the guard holds SQLite's lock for 5 s, and again
     "LetheStageErrors",
 )
 def _(made: Watched) -> Iterator[None]:

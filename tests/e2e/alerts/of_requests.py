@@ -49,10 +49,9 @@ def in_review(made: Watched, hours: int) -> str:
 def _(made: Watched) -> Iterator[None]:
     request = in_review(made, 24 * 24)
     yield
-    assert [one["ref"] for one in made.listed("case", "list", "--due-within", "10")] == [
-        request
-    ]
-    made.command("case", "extend", request, "--reason", "complexity")
+    (found,) = made.listed("case", "list", "--due-within", "10")
+    assert found["ref"] == made.refs[request]
+    made.command("case", "extend", found["ref"], "--reason", "complexity")
     yield
     made.restart_api()
     with made.requester() as client:
@@ -68,10 +67,30 @@ def _(made: Watched) -> Iterator[None]:
 def _(made: Watched) -> Iterator[None]:
     request = in_review(made, MONTH_H + 24)
     yield
-    assert [one["ref"] for one in made.listed("case", "list", "--overdue")] == [request]
-    made.command("case", "refuse", request, "--reason", "no-ground")
+    (found,) = made.listed("case", "list", "--overdue")
+    assert found["ref"] == made.refs[request]
+    made.command("case", "refuse", found["ref"], "--reason", "no-ground")
     yield
     made.restart_api()
+
+
+def undecided(made: Watched, record: int) -> str:
+    """Have a worker die at a request's execution, so that it waits for a decision."""
+    made.restart_worker("execute.computed=kill")
+    request = made.submit(record=record)
+    until(lambda: made.processes.worker.poll() is not None, "its death")  # type: ignore[union-attr]
+    made.restart_worker()
+    made.until_state(request, "needs-decision")
+    return request
+
+
+def decide(made: Watched, request: str, decision: str, why: str) -> None:
+    """Find the one request that needs it as an operator does, and decide on it."""
+    (found,) = made.listed("case", "list", "--state", "needs-decision")
+    with made.processes.operator() as operator:
+        (part,) = operator.case(found["ref"])["parts"]
+        assert part["request"] == request
+        operator.decide(request, decision, why)
 
 
 @FAULTS.add(
@@ -80,39 +99,26 @@ def _(made: Watched) -> Iterator[None]:
     "`lethe case list --state needs-decision` names it; an operator has it tried again",
 )
 def _(made: Watched) -> Iterator[None]:
-    made.restart_worker("execute.computed=kill")
-    request = made.submit()
-    until(lambda: made.processes.worker.poll() is not None, "its death")  # type: ignore[union-attr]
-    made.restart_worker()
-    made.until_state(request, "needs-decision")
+    request = undecided(made, next(made.records[MODEL]))
     yield
-    listed = made.listed("case", "list", "--state", "needs-decision")
-    assert [one["ref"] for one in listed] == [request]
-    with made.processes.operator() as operator:
-        operator.decide(request, "retry", "the worker has more memory")
+    decide(made, request, "retry", "the worker has more memory")
     made.until_state(request, "certified")
 
 
 @FAULTS.add(
     "LetheRequestFailed",
-    "the folder of artifacts is away at a request's execution, and an operator gives it up",
-    "`lethe case list --state failed` names it, the worker's log the error; a new request for "
-    "the record is executed",
+    "a worker dies at a request's execution, and an operator gives the request up",
+    "`lethe case list --state failed` names it; a new request for the record is executed",
     "LetheDecisionNeeded",
-    "LetheNotReady of artifacts",
 )
 def _(made: Watched) -> Iterator[None]:
-    said, record = Said.by(made, "worker"), next(made.records[MODEL])
-    with moved(made.data / "artifacts"):
-        request = made.submit(record=record)
-        made.until_state(request, "needs-decision")
-    with made.processes.operator() as operator:
-        operator.decide(request, "abandon", "its file is lost")
+    record = next(made.records[MODEL])
+    request = undecided(made, record)
+    decide(made, request, "abandon", "it kills each worker")
     made.until_state(request, "failed")
     yield
     listed = made.listed("case", "list", "--state", "failed")
-    assert request in [one["ref"] for one in listed]
-    assert said.times("FileNotFoundError") > 0
+    assert made.refs[request] in [one["ref"] for one in listed]
     made.until_state(made.submit(record=record), "certified")
 
 
