@@ -125,10 +125,10 @@ def _unfinished(session: Session, workload: Workload, found: Judgement) -> None:
     if workload.requests:
         model = session.exec(select(Model).where(Model.ref == workload.model)).one()
         own = select(func.count()).where(Record.model_id == model.id)
-        left = session.exec(own).one()
+        kept = session.exec(own).one()
         gone = session.exec(select(func.count()).select_from(Tombstone)).one()
-        if (left, gone) != (workload.rows - workload.records, workload.records):
-            found.stuck.append(f"{left} records are left, and {gone} tombstones there")
+        if (kept, gone) != (workload.rows - workload.records, workload.records):
+            found.stuck.append(f"{kept} records are left, and {gone} tombstones there")
     if workload.name == "register":
         numbers = session.exec(
             select(ModelVersion.number)

@@ -19,7 +19,7 @@ from tests.docs.tried import files
 from tests.docs.tried.desk import Desk, Page
 from tests.docs.tried.pages_of_models import FILE, certificate, erase
 from tests.docs.tried.pages_of_people import REGISTER, SITE, learn, register
-from tests.e2e.alerts.faults import is_witnessed
+from tests.e2e.alerts.of_log import is_witnessed
 from tests.e2e.harness import Processes, until
 from tests.lethe.certificates import test_audit_report as reports
 from tests.lethe.certificates.build import issuer_key
