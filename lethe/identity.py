@@ -60,7 +60,8 @@ def check_kind(kind: str) -> str:
 def normalise(kind: str, value: str) -> str:
     """Return the normalised value for hashing, version NORMALISATION; "" if nothing remains.
 
-    White space around the value is ignored, and the result is in Unicode's form NFC.
+    White space around the value and invisible characters of format (Unicode's Cf) are ignored,
+    and the result is in Unicode's form NFC.
 
     - email: case is ignored (Unicode case folding), in the local part too.
     - phone: brackets, spaces, dots, hyphens and slashes are removed, and a leading 00
@@ -73,6 +74,7 @@ def normalise(kind: str, value: str) -> str:
     """
     if len(value) > MAX_LENGTH:
         raise IdentityError(f"an identity has at most {MAX_LENGTH} characters")
+    value = "".join(one for one in value if unicodedata.category(one) != "Cf")
     if any(unicodedata.category(character) in ("Cc", "Cs") for character in value.strip()):
         raise IdentityError("an identity holds a control character or half a character")
     rule = _RULES.get(check_kind(kind), str)

@@ -24,11 +24,15 @@ MAX_URL = 2000
 FREE_PORTS = 1024  # below are mail, SSH and other servers
 NAT64 = ipaddress.ip_network("64:ff9b::/96")  # RFC 6052
 # Addresses that embed another address, which no public receiver has: 6to4, Teredo, NAT64 of
-# a local network, IPv4-compatible; and site-local ones, deprecated by RFC 3879.
+# a local network, IPv4-compatible; site-local ones, deprecated by RFC 3879; and what Python
+# 3.11 has as public: documentation, 6to4 relays, IETF's protocols and a cloud's wire server.
 REFUSED = tuple(
     ipaddress.ip_network(one)
-    for one in ("2002::/16", "2001::/32", "64:ff9b:1::/48", "::/96", "fec0::/10")
-)
+    for one in (
+        "2002::/16", "2001::/32", "64:ff9b:1::/48", "::/96", "fec0::/10", "3fff::/20",
+        "192.0.0.0/24", "192.88.99.0/24", "168.63.129.16/32",
+    )
+)  # fmt: skip
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 
@@ -144,8 +148,10 @@ def is_public(text: str) -> bool:
 
 
 def _is_public(address: Address) -> bool:
+    if any(address in one for one in REFUSED if one.version == address.version):
+        return False
     if isinstance(address, ipaddress.IPv6Address):
-        if address.scope_id is not None or any(address in one for one in REFUSED):
+        if address.scope_id is not None:
             return False
         if address.ipv4_mapped is not None:
             return _is_public(address.ipv4_mapped)

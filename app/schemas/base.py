@@ -4,11 +4,19 @@ import warnings
 from datetime import datetime
 from typing import Annotated, Any, Generic, Self, TypeVar
 
-from pydantic import BaseModel, ConfigDict, PlainSerializer, StringConstraints, ValidationError
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    PlainSerializer,
+    StringConstraints,
+    ValidationError,
+)
 from pydantic.warnings import UnsupportedFieldAttributeWarning
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from lethe import canonical
+from lethe.ids import check_id
 
 # FastAPI ignores `defer_build` where it builds a validator itself, and pydantic warns.
 warnings.simplefilter("ignore", UnsupportedFieldAttributeWarning)
@@ -49,9 +57,11 @@ def format_time(at: datetime) -> str:
 
 Time = Annotated[datetime, PlainSerializer(format_time, return_type=str)]
 
-# Ids are opaque to Lethe; control characters are refused so that an id has one rendering.
+# Ids are opaque to Lethe. `check_id` also refuses what looks the same as another id.
 OpaqueId = Annotated[
-    str, StringConstraints(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]+$")
+    str,
+    StringConstraints(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]+$"),
+    AfterValidator(check_id),
 ]
 Text = Annotated[
     str, StringConstraints(min_length=1, max_length=500, pattern=r"^[^\x00-\x1f\x7f]+$")

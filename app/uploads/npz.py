@@ -24,8 +24,8 @@ from numpy.typing import NDArray
 from app.problems import BodyTooLargeError, UploadError
 from app.uploads.spool import Spool
 from lethe.identity import COLUMN, HELD_OUT
+from lethe.ids import MOST, RULE, is_id
 
-MAX_ID_LENGTH = 200
 MAX_MEMBERS = 64  # of an archive; a registration or contribution has up to 11
 MAX_HEADER = 10_000  # bytes, the limit of numpy's own reader
 MAX_RATIO = 100  # unpacked over sent: rows of numbers compress a few times, zeros a thousand
@@ -265,9 +265,9 @@ def check_ids(headers: Headers, names: Sequence[str], rows: int, max_bytes: int)
             raise UploadError(f"{name} must be one integer or string for each row")
         characters = _characters(header)
         # Four bytes of UTF-8 are one character of numpy's.
-        if characters > MAX_ID_LENGTH * (4 if header.dtype.kind == "S" else 1):
-            raise UploadError(f"{name} must be 1 to {MAX_ID_LENGTH} printable characters each")
-        row += 4 * min(characters, MAX_ID_LENGTH)
+        if characters > MOST * (4 if header.dtype.kind == "S" else 1):
+            raise UploadError(f"{name} must be {RULE}, each")
+        row += 4 * min(characters, MOST)
     if rows * row > max_bytes:
         raise BodyTooLargeError(
             f"{rows} rows need more than {max_bytes} bytes for their ids: send them in parts"
@@ -316,13 +316,10 @@ def ids(array: NDArray[np.generic], name: str, rows: int) -> list[str]:
         ]
     except UnicodeDecodeError:
         raise UploadError(f"{name} must be UTF-8") from None
-    for value in values:
-        if any("\ud800" <= character <= "\udfff" for character in value):
-            raise UploadError(f"{name} hold half a character: write them as UTF-8")
-        if not 0 < len(value) <= MAX_ID_LENGTH or any(
-            ord(character) < 0x20 or ord(character) == 0x7F for character in value
-        ):
-            raise UploadError(f"{name} must be 1 to {MAX_ID_LENGTH} printable characters each")
+    if any("\ud800" <= one <= "\udfff" for value in values for one in value):
+        raise UploadError(f"{name} hold half a character: write them as UTF-8")
+    if not all(map(is_id, values)):
+        raise UploadError(f"{name} must be {RULE}, each")
     return list(values)
 
 
@@ -333,18 +330,20 @@ def _codes(array: NDArray[np.generic]) -> NDArray[np.uint32]:
 
 
 def _are_plain(array: NDArray[np.generic]) -> bool:
-    """Return whether all texts are valid, so that `ids` need not check each.
+    """Return whether all texts are ids in ASCII, so that `ids` need not check each.
 
     A text is padded with NULs to the width of the array, and may have none before its last
     character.
     """
     width = array.dtype.itemsize // 4
-    if not len(array) or width > MAX_ID_LENGTH:
+    if not len(array) or width > MOST:
         return False
     codes = _codes(array)
     filled = codes != 0
-    strange = ((codes < 0x20) & filled) | (codes == 0x7F) | (codes >= 0xD800)
+    strange = ((codes < 0x20) & filled) | (codes >= 0x7F)
+    last = codes[np.arange(len(codes)), filled.sum(axis=1) - 1]
     return (
         bool(filled[:, 0].all() and not strange.any())
         and not (~filled[:, :-1] & filled[:, 1:]).any()
+        and not ((codes[:, 0] == 0x20) | (last == 0x20)).any()
     )

@@ -15,7 +15,7 @@ import os
 import sqlite3
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from typing import Any, TypeVar
 
 from sqlalchemy import Connection, create_engine, event, inspect
@@ -89,6 +89,7 @@ def make_engine(url: str, stall_s: int | None = None) -> Engine:
                 parsed, isolation_level="READ COMMITTED", connect_args=known, **pool
             )
             engine.update_execution_options(**{STALL: stall_s})
+            event.listen(engine, "connect", _set_on_postgresql)
             event.listen(engine, "begin", _begin_on_postgresql)
             event.listen(engine, "checkin", _note_use)
             event.listen(engine, "checkout", _ping)
@@ -97,6 +98,19 @@ def make_engine(url: str, stall_s: int | None = None) -> Engine:
     raise UnsupportedDatabaseError(
         "LETHE_DATABASE_URL must be sqlite:///FILE or postgresql://…"
     )
+
+
+def _set_on_postgresql(connection: DBAPIConnection, _: ConnectionPoolEntry) -> None:
+    """Set what a role could have changed for itself for ever (ALTER ROLE … SET).
+
+    A commit must be durable before its receipt is signed; bulk inserts send NULLs in arrays.
+    """
+    with closing(connection.cursor()) as cursor:
+        cursor.execute(
+            "SELECT set_config('synchronous_commit', 'on', false), "
+            "set_config('array_nulls', 'on', false)"
+        )
+    connection.commit()
 
 
 @contextmanager

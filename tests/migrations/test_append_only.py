@@ -139,6 +139,18 @@ def test_the_services_role_works_and_lacks_the_privilege_even_without_triggers(
     assert fsck(ledger).ok
 
 
+def test_what_a_role_set_for_itself_does_not_last(role: tuple[Engine, Engine]) -> None:
+    """Whoever had its password once could make receipts precede durable commits for ever."""
+    _, service = role
+    changed = {"synchronous_commit": "off", "array_nulls": "off"}
+    for name, value in changed.items():
+        _run(service, f"ALTER ROLE CURRENT_USER SET {name} = {value}")
+    service.dispose()  # the settings are of new connections
+    with service.connect() as connection:
+        for name in changed:
+            assert connection.execute(text(f"SHOW {name}")).scalar_one() == "on"
+
+
 def test_roles_are_postgresqls(sqlite_url: str, postgres_url: str) -> None:
     for url, why in ((sqlite_url, "SQLite"), (postgres_url, "CREATE ROLE")):
         engine = make_engine(url)

@@ -8,7 +8,6 @@ masked input contains a sixth message, its statement: the part that peers may se
 """
 
 import hashlib
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Self
@@ -16,6 +15,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from lethe.identity import WIDTH
+from lethe.ids import is_id
 from workers.secure_sum.errors import (
     ForeignRoundError,
     MalformedMessageError,
@@ -30,8 +30,6 @@ from workers.secure_sum.signing import Roster, SigningKey, check, sign
 from workers.secure_sum.spelling import parse, spell, to_bytes, to_text
 from workers.secure_sum.vector import Vector
 
-# The service's own bound and alphabet for ids: control characters have no rendering.
-_OPAQUE_ID = re.compile(r"[^\x00-\x1f\x7f]{1,200}")
 STEPS = ("advertise", "share", "masked", "confirm", "reveal")
 
 
@@ -306,7 +304,7 @@ def _sized(text: object, size: int) -> bytes:
 
 
 def _text(value: object) -> str:
-    if not isinstance(value, str) or not _OPAQUE_ID.fullmatch(value):
+    if not isinstance(value, str) or not is_id(value):
         raise MalformedMessageError("an id in a message is no id")
     return value
 

@@ -7,6 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from lethe.ids import RULE, is_id
 from workers.data.npz import EXACT
 from workers.data.tables.kinds import Kind, kind_of
 from workers.errors import DatasetError
@@ -47,8 +48,15 @@ def _plain_unique(name: str, values: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def as_texts(name: str, values: pa.ChunkedArray) -> NDArray[np.str_]:
-    """Return texts (n,) as ids. Raises DatasetError for one that is empty or too long."""
+    """Return texts (n,) as ids. Raises DatasetError for one that is none."""
     check_lengths(name, values)
+    for chunk in values.chunks:
+        texts = texts_of(chunk).drop_null()
+        # In ASCII, `is_id` refuses blanks at the ends besides; other texts are few.
+        odd = pc.any(pc.match_substring_regex(texts, r"^ | $")).as_py()
+        others = texts.filter(pc.invert(pc.string_is_ascii(texts)))
+        if odd or not all(map(is_id, others.to_pylist())):
+            raise DatasetError(f"{name}: a value is no id: it must have {RULE}")
     return np.array(plain_values(values).to_pylist(), dtype=np.str_)
 
 

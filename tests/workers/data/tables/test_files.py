@@ -20,6 +20,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from lethe.ids import is_id
 from tests.fuzz import fuzz
 from workers.data.tables.files import read_table
 from workers.data.tables.table import DataTable
@@ -369,7 +370,7 @@ VALUES = st.one_of(
     st.lists(st.integers(-(2**53), 2**53), min_size=5, max_size=5),
     st.lists(st.floats(allow_nan=False, allow_infinity=False), min_size=5, max_size=5),
     st.lists(
-        st.text(st.characters(exclude_categories=("Cs", "Cc")), min_size=1, max_size=20),
+        st.text(min_size=1, max_size=20).filter(is_id),
         min_size=5,
         max_size=5,
     ),
