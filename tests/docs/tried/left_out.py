@@ -56,6 +56,9 @@ LEFT_OUT = [
     LeftOut("docs/install.md", "docker *", "containers: tests/packaging/test_compose.py"),
     LeftOut("docs/install.md", "kubectl *", "a cluster: tests/packaging/test_kubernetes.py"),
     LeftOut("docs/install.md", "*lethe_service*", "PostgreSQL: tests/migrations", whole=True),
+    LeftOut(
+        "docs/backup.md", "*/lethe-files *", "PostgreSQL: tests/app/cli/test_follow_files.py"
+    ),
     LeftOut("docs/keys.md", "*pkcs11:*", "an HSM: tests/app/hsm/tokens", whole=True),
     LeftOut(
         "docs/keys.md",
