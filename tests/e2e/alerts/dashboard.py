@@ -81,7 +81,8 @@ class Panel:
             return "on" if value else "off"
         if self.unit == "bytes":
             return f"{value / 2**30:.1f} GiB"
-        return f"{value:.3g}" + (" s" if self.unit == "s" else "")
+        number = f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+        return number + (" s" if self.unit == "s" else "")
 
 
 @dataclass(frozen=True)

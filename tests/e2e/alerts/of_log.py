@@ -112,7 +112,8 @@ def _(made: Watched) -> Iterator[None]:
 @FAULTS.add(
     "LetheWitnessesMissing",
     "the only witness is killed, and a request is sent",
-    "`lethe log witnesses` names it; it is started",
+    "`lethe log witnesses` names it; it is started, and the worker again, which would ask it "
+    "within 5 minutes",
 )
 def _(made: Watched) -> Iterator[None]:
     made.be_witnessed()
@@ -125,6 +126,7 @@ def _(made: Watched) -> Iterator[None]:
     (found,) = json.loads(made.processes.cli("log", "witnesses", "--json").stdout)["witnesses"]
     assert found["problem"] == "down"
     made.start_witness()
+    made.restart_worker()
 
 
 @FAULTS.add(

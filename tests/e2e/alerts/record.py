@@ -97,7 +97,9 @@ def _words(title: str, changes: Sequence[Change]) -> str:
     """Return a panel, and of its series those that changed most."""
     (panel,) = (one for one in PANELS if one.title == title)
     each = [
-        f"{one.series} {panel.words(one.before)} → {panel.words(one.after)}".strip()
+        f"`{one.series}` {panel.words(one.before)} → {panel.words(one.after)}".removeprefix(
+            "`` "
+        )
         for one in changes[:MOST]
     ]
     more = f" and {len(changes) - MOST} more" if len(changes) > MOST else ""
