@@ -108,7 +108,8 @@ def _(made: Watched) -> Iterator[None]:
 @FAULTS.add(
     "LetheRequestFailed",
     "a worker dies at a request's execution, and an operator gives the request up",
-    "`lethe case list --state failed` names it, the worker's log the cause; a new request for the record is executed",
+    "`lethe case list --state failed` names it, the worker's log the cause; a new request for "
+    "the record is executed",
     "LetheDecisionNeeded",
 )
 def _(made: Watched) -> Iterator[None]:
