@@ -81,7 +81,8 @@ class Panel:
             return "on" if value else "off"
         if self.unit == "bytes":
             return f"{value / 2**30:.1f} GiB"
-        return f"{value:.3g}" + (" s" if self.unit == "s" else "")
+        number = f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+        return number + (" s" if self.unit == "s" else "")
 
 
 @dataclass(frozen=True)
@@ -165,14 +166,15 @@ def changes(before: Sequence[Drawn], after: Sequence[Drawn]) -> dict[str, list[C
 def _change(
     name: str, before: Sequence[float | None], after: Sequence[float | None]
 ) -> Change | None:
-    """Return how a series changed, None if it did not or if that is uncertain."""
-    change = Change(name, before[-1], after[-1])
+    """Return how a series changed, None if it did not or if that is uncertain.
+
+    A look may miss a value, because a frozen part makes a scrape late: it says nothing then.
+    """
     old, new = ([one for one in side if one is not None] for side in (before, after))
     if not old or not new:
         is_whole = len(new) == len(after) or len(old) == len(before)
-        return change if is_whole else None
-    if len(old) < len(before) or len(new) < len(after):
-        return None
+        return Change(name, before[-1], after[-1]) if is_whole else None
+    change = Change(name, old[-1], new[-1])
     apart = max(old) < min(new) or max(new) < min(old)
     return change if apart and change.size >= VISIBLE else None
 

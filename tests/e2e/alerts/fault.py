@@ -35,8 +35,12 @@ class Fault:
 
     def explains(self, firing: set[str]) -> bool:
         """Return whether the fault's alerts fire, and none that is about another one."""
+        return firing == {*self.alerts} | self.beside(firing)
+
+    def beside(self, firing: set[str]) -> set[str]:
+        """Return those that are consequences of the fault."""
         others = firing - {*self.alerts}
-        return firing >= {*self.alerts} and all(self.also & {one, base(one)} for one in others)
+        return {one for one in others if self.also & {one, base(one)}}
 
 
 class Faults(list[tuple[Fault, Plant]]):

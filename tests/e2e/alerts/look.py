@@ -44,7 +44,7 @@ def see(
     with closing(begun) as planted:
         next(planted)
         fired, after = until(ill, f"{fault.name} does not fire", prometheus)
-        answered, beside = dashboard.answered(prometheus), prometheus.firing()
+        answered, firing = dashboard.answered(prometheus), prometheus.firing()
         next(planted, None)  # the remedy
         ended, _ = until(
             lambda: not prometheus.firing() & {*fault.alerts}, "it goes on", prometheus
@@ -54,8 +54,7 @@ def see(
     empty = dashboard.empty(answered) - {*dashboard.OF_LOAD, *dashboard.EMPTY}
     assert {*dashboard.required(fault)} <= changes.keys(), changes
     assert fault.blind or not empty, empty
-    others = beside - {*fault.alerts} - (OTHERS - fault.also)
-    record.note(fault, record.Seen(fired, ended, others, changes, empty))
+    record.note(fault, record.Seen(fired, ended, fault.beside(firing), changes, empty))
     return answered
 
 

@@ -108,17 +108,19 @@ def _(made: Watched) -> Iterator[None]:
 @FAULTS.add(
     "LetheRequestFailed",
     "a worker dies at a request's execution, and an operator gives the request up",
-    "`lethe case list --state failed` names it; a new request for the record is executed",
+    "`lethe case list --state failed` names it, the worker's log the cause; a new request for "
+    "the record is executed",
     "LetheDecisionNeeded",
 )
 def _(made: Watched) -> Iterator[None]:
-    record = next(made.records[MODEL])
+    said, record = Said.by(made, "worker"), next(made.records[MODEL])
     request = undecided(made, record)
     decide(made, request, "abandon", "it kills each worker")
     made.until_state(request, "failed")
     yield
     listed = made.listed("case", "list", "--state", "failed")
     assert made.refs[request] in [one["ref"] for one in listed]
+    assert said.times("its worker died") == 1
     made.until_state(made.submit(record=record), "certified")
 
 
@@ -134,7 +136,7 @@ def _(made: Watched) -> Iterator[None]:
     with moved(made.data / "artifacts"):
         requests = [made.submit(model) for model in MODELS]
         yield
-        assert said.times("FileNotFoundError") > 0
+        assert said.times("SealError at execute") > 0
     for request in requests:
         made.until_state(request, "certified")
 

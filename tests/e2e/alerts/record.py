@@ -26,17 +26,17 @@ class Seen:
     empty: set[str]
 
 
-_seen: dict[str, Seen] = {}
+_seen: dict[Fault, Seen] = {}
 
 
 def note(fault: Fault, seen: Seen) -> None:
     """Remember what was seen of a fault."""
-    _seen[fault.name] = seen
+    _seen[fault] = seen
 
 
 def write(page: Path, faults: Sequence[Fault]) -> None:
     """Renew the tables of a page. Every fault must have been seen."""
-    missing = {fault.name for fault in faults} - _seen.keys()
+    missing = [fault.name for fault in faults if fault not in _seen]
     assert not missing, f"not planted or not seen: {missing}"
     said = subprocess.run(
         ["prometheus", "--version"], capture_output=True, text=True, check=True
@@ -67,7 +67,7 @@ def alerts_table(faults: Sequence[Fault]) -> str:
             f"after {seen.ended:.0f} s",
             ", ".join(named(one) for one in sorted(seen.beside)) or "none",
         )
-        for fault, seen in ((one, _seen[one.name]) for one in faults)
+        for fault, seen in ((one, _seen[one]) for one in faults)
     ]
     heads = ("alert", "planted fault", "seen firing", "remedy", "ended", "beside it")
     return _table(heads, rows)
@@ -77,7 +77,7 @@ def panels_table(faults: Sequence[Fault]) -> str:
     """Return the table of faults and the panels that changed."""
     rows = []
     for fault in faults:
-        seen, shows = _seen[fault.name], required(fault)
+        seen, shows = _seen[fault], required(fault)
         others = sorted(seen.changes.keys() - {*shows, *OF_LOAD, *seen.empty})
         if seen.empty:
             others.append(f"without data: {len(seen.empty)} panels")
@@ -97,7 +97,9 @@ def _words(title: str, changes: Sequence[Change]) -> str:
     """Return a panel, and of its series those that changed most."""
     (panel,) = (one for one in PANELS if one.title == title)
     each = [
-        f"{one.series} {panel.words(one.before)} → {panel.words(one.after)}".strip()
+        f"`{one.series}` {panel.words(one.before)} → {panel.words(one.after)}".removeprefix(
+            "`` "
+        )
         for one in changes[:MOST]
     ]
     more = f" and {len(changes) - MOST} more" if len(changes) > MOST else ""
