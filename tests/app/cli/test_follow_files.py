@@ -8,13 +8,16 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from datetime import datetime
 from pathlib import Path
 
 import pytest
 from sqlalchemy.engine import Engine
+from sqlmodel import Session
 
 from app.backup import files_follower
 from app.backup import round as rounds
+from app.backup.archive import copy_artifact
 from app.backup.check import fsck_installation
 from app.backup.errors import BackupError
 from app.backup.files_follower import FilesFollower
@@ -30,6 +33,7 @@ from app.settings import Settings
 from lethe.cli.log import log
 from lethe.signing.keys import PrivateKey
 from models.database.session import opened_engine
+from models.database.types import clock
 from tests.app.cli.test_backup import detail, mirror, point_at, run
 from tests.app.cli.test_point_in_time import archive_all, erase, state, stored
 from tests.installation import Installation, install
@@ -200,19 +204,22 @@ def test_a_file_that_is_removed_meanwhile_is_kept_or_the_moment_is_taken_again(
     source = installed.settings.data_dir / ARTIFACTS
     known, new = sorted(files(directory))[0], "00000000-0000-4000-8000-000000000000"
     (source / new).write_bytes(b"a draft")
-    copied, copy = [], rounds.copy_artifact
+    copied = []
 
     def vanishing(path: Path, folder: Folder) -> str | None:
         copied.append(path.name)
         path.unlink()  # before it is copied, as at a job's end
         (source / known).unlink(missing_ok=True)  # copied by an earlier round
-        return copy(path, folder)
+        return copy_artifact(path, folder)
 
     monkeypatch.setattr(rounds, "copy_artifact", vanishing)
     stamps = []
-    moment = "app.backup.files_follower.clock"
-    clock = files_follower.clock
-    monkeypatch.setattr(moment, lambda at: stamps.append(clock(at)) or stamps[-1])
+
+    def noted(at: Session) -> datetime:
+        stamps.append(clock(at))
+        return stamps[-1]
+
+    monkeypatch.setattr(files_follower, "clock", noted)
     done = follower.run()
     assert done is not None
     assert copied == [new]
@@ -229,9 +236,8 @@ def test_a_file_of_the_moment_is_kept_one_round_longer(
     installed.caller.erase_records("r1")
     source = installed.settings.data_dir / ARTIFACTS
     gone = sorted(files(directory))[0]
-    clock = files_follower.clock
 
-    def unlinking(at):  # type: ignore[no-untyped-def]
+    def unlinking(at: Session) -> datetime:
         now = clock(at)
         (source / gone).unlink()  # right after the moment, whose rows name it
         return now
