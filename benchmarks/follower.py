@@ -24,7 +24,7 @@ from sqlmodel import Session
 from app.backup.archive import write_backup
 from app.backup.follower import following
 from app.backup.restore import restore
-from app.backup.round import Follower
+from app.backup.round import BaseFollower
 from app.ledger.sequencer import Ledger
 from app.ledger.startup import ENTRIES_KEY, load_ledger, open_ledger
 from app.ledger.transaction import Transaction
@@ -124,7 +124,9 @@ def _change(ledger: Ledger, records: int) -> None:
         connection.execute(query, {"n": max(1, records // CHANGED)})
 
 
-def _rounds(follower: Follower, name: str, change: Callable[[], object]) -> dict[str, float]:
+def _rounds(
+    follower: BaseFollower, name: str, change: Callable[[], object]
+) -> dict[str, float]:
     seconds, written = [], []
     for _ in range(TURNS):
         change()

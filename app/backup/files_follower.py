@@ -12,14 +12,14 @@ from sqlmodel import Session
 
 from app.backup.errors import BackupError
 from app.backup.folder import Folder
-from app.backup.round import Follower, Round
+from app.backup.round import BaseFollower, Round
 from lethe.log.checkpoint import Checkpoint
 from models.database.types import clock
 
 TRIES = 50  # a file may be removed before it was copied, as a draft is at a job's end
 
 
-class FilesFollower(Follower):
+class FilesFollower(BaseFollower):
     """Follows the files of an installation whose rows PostgreSQL archives."""
 
     archived = True

@@ -29,7 +29,7 @@ from app.backup.files_follower import FilesFollower
 from app.backup.folder import Folder, open_folder
 from app.backup.keys import KeysCopy
 from app.backup.pieces import LOCK, PIECE, locked
-from app.backup.round import Follower, Round, named_errors, require_own
+from app.backup.round import BaseFollower, Round, named_errors, require_own
 from app.backup.scratch import remove_leftovers, scratch_place
 from app.ledger.startup import require_schema
 from app.settings import Settings
@@ -44,7 +44,7 @@ AT_ONCE = 256  # new pieces in memory, 16 MiB
 @contextmanager
 def following(
     settings: Settings, engine: Engine, directory: Path, keys: Path | None = None
-) -> Iterator[Follower]:
+) -> Iterator[BaseFollower]:
     """Yield the follower into `directory`, which is new or was followed into before.
 
     keys: the directory to copy the keys to, if any.
@@ -85,7 +85,7 @@ def follow(
     `app.backup.beats` records the start of the last round.
 
     Raises:
-        As `following` and `Follower.run`; the process supervisor restarts the command.
+        As `following` and `BaseFollower.run`; the process supervisor restarts the command.
     """
     with following(settings, engine, directory, keys) as follower:
         while True:
@@ -96,7 +96,7 @@ def follow(
             time.sleep(max(0.0, begun + every - time.monotonic()))
 
 
-class DatabaseFollower(Follower):
+class DatabaseFollower(BaseFollower):
     """Follows a SQLite database and the files beside it."""
 
     archived = False

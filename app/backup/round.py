@@ -60,7 +60,7 @@ class Round:
     written: int
 
 
-class Follower:
+class BaseFollower:
     """Follows one installation into one directory. `following` ensures that it is the only one.
 
     The directory is held open, and each round opens the folders in it again.

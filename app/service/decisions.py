@@ -44,8 +44,11 @@ def decide(services: Services, request_id: str, wanted: Decision, operator: str)
         record_request_event(tx, request, "request.decided", decision)
         model = session.get_one(Model, request.model_id)
         if wanted.decision == "abandon":
-            said = f"abandoned by decision: {request.reason}"
-            _abandon(services, tx, request, job, "failed", said)
+            reason = request.reason
+            unjudged = _set_aside(services, tx, request, job)
+            close(services, tx, request, job, "failed", f"abandoned by decision: {reason}")
+            if unjudged:
+                _pass_on(tx, model, reason)
             return None
         if job.stage != PARKED:
             return _try_again(services, session, model, request, job)
@@ -78,25 +81,22 @@ def lapse(services: Services, tx: Transaction, request: ErasureRequest) -> None:
         request.state, request.reason = "refused", reason
         record_request_event(tx, request, "request.refused", {"reason": reason, **more})
     elif request.state == AWAITING:
-        _abandon(services, tx, request, job, "refused", reason, **more)
+        waited = request.reason
+        unjudged = _set_aside(services, tx, request, job)
+        close(services, tx, request, job, "refused", reason, **more)
+        if unjudged:
+            _pass_on(tx, tx.session.get_one(Model, request.model_id), waited)
     else:
         _destroy_inputs(services, tx.session, job)
         close_releases(services, tx, request.id)
         close(services, tx, request, job, "refused", reason, **more)
 
 
-def _abandon(
-    services: Services,
-    tx: Transaction,
-    request: ErasureRequest,
-    job: Job,
-    state: str,
-    said: str,
-    **more: str,
-) -> None:
-    """End a request that waits for a decision, and quarantine a model that nobody judged.
+def _set_aside(services: Services, tx: Transaction, request: ErasureRequest, job: Job) -> bool:
+    """Prepare the end of a request that waits for a decision.
 
-    state, said, more: as for `close`.
+    Returns whether it was executed and nobody judged it: its model is then quarantined, and
+    `_pass_on` follows the end.
     """
     model = tx.session.get_one(Model, request.model_id)
     reason, untouched = request.reason, _is_untouched(job)
@@ -110,9 +110,7 @@ def _abandon(
         record_model_event(tx, model.ref, "model.quarantined", {})
     _destroy_inputs(services, tx.session, job)
     close_releases(services, tx, request.id)
-    close(services, tx, request, job, state, said, **more)
-    if unjudged:
-        _pass_on(tx, model, reason)
+    return unjudged
 
 
 def _is_untouched(job: Job) -> bool:

@@ -89,6 +89,7 @@ class Following:
 def followed(running: Installation, tmp_path: Path) -> Iterator[Following]:
     """A follower that has done its first round."""
     with following(running.settings, running.services.engine, tmp_path / "f") as follower:
+        assert isinstance(follower, DatabaseFollower)
         made = Following(running, tmp_path / "f", follower)
         made.round()
         yield made
