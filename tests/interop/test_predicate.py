@@ -116,9 +116,21 @@ def twice(said: Any) -> None:
     said["subject"].append(said["subject"][0])
 
 
-NONE = {"number": None, "method": "m", "result": "NONE", "reason": "r", "checks": []}
+NONE: dict[str, Any] = {
+    "number": None,
+    "method": "m",
+    "result": "NONE",
+    "reason": "r",
+    "checks": [],
+}
 CHECK = {"number": "1", "name": "c", "quantity": "q", "value": "v", "interval": None, "threshold": None, "passed": False}  # fmt: skip
-FAIL = {"number": "1", "method": "m", "result": "FAIL", "reason": None, "checks": [CHECK]}
+FAIL: dict[str, Any] = {
+    "number": "1",
+    "method": "m",
+    "result": "FAIL",
+    "reason": None,
+    "checks": [CHECK],
+}
 
 
 def tell(*attempts: Any, certified: str | None = "1") -> Callable[[Any], None]:
