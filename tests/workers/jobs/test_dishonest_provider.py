@@ -151,9 +151,9 @@ def test_a_wrong_result_is_noticed_and_the_request_escalates_to_a_refit(
     found: list[dict[str, Any]] = []
     escalate = repair.escalate
 
-    def watch(job: Any, tx: Any, verification: Verification, following: Any) -> None:
+    def watch(job: Any, tx: Any, verification: Verification, plan: Any, following: Any) -> None:
         found.extend(verification.report["checks"])
-        escalate(job, tx, verification, following)
+        escalate(job, tx, verification, plan, following)
 
     monkeypatch.setattr(repair, "escalate", watch)
     cheat(monkeypatch)
