@@ -94,10 +94,12 @@ JUDGE_NOTHING := tests/benchmarks tests/e2e tests/faults tests/workers/demo \
   tests/workers/data/extractors/test_hostile_programs.py \
   tests/workers/families/test_export.py \
   tests/workers/methods/network/hf_kcu/test_backdoor.py \
-  $(addprefix tests/workers/jobs/test_,audit_citation.py audit_hidden.py \
-    changed_registration.py forest_family.py logged_counts.py progress.py planted_tables.py \
-    recipe_family.py refuted_groups.py rewound.py script_family.py \
-    shards_family.py stalled.py sums_family.py vectors_family.py)
+  $(addprefix tests/workers/jobs/,attempts/test_refuted_groups.py cases/test_logged_counts.py \
+    cases/test_planted_tables.py cases/test_rewound.py families/network/test_progress.py \
+    families/test_forest_family.py families/test_recipe_family.py families/test_script_family.py \
+    families/test_shards_family.py families/test_sums_family.py families/test_vectors_family.py \
+    leases/test_stalled.py lineage/test_changed_registration.py \
+    method_audits/test_audit_citation.py method_audits/test_audit_hidden.py)
 # .ci/run sets OTHERS=1, the nearest: five minutes less, and last bits differ as well.
 test-capabilities: $(STAMPS)/dev ## the tests that train, with other processors' instructions; OTHERS=1
 	@own=$$($(BIN)/python -c "import torch; print(torch.backends.cpu.get_cpu_capability())"); \

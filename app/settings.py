@@ -146,6 +146,14 @@ class Settings(BaseSettings):
         gt=0,
         description="Largest registration or contribution, in bytes, also once unpacked.",
     )
+    max_contribution_rows: int = Field(
+        default=200_000,
+        gt=0,
+        description="Largest contribution, in rows: others cannot write while it is stored.",
+    )
+    max_contribution_owners: int = Field(
+        default=5_000, gt=0, description="How many clients and subjects it may name."
+    )
     max_verify_bytes: int = Field(
         default=67_108_864,
         gt=0,
@@ -195,6 +203,11 @@ class Settings(BaseSettings):
         default=0,
         ge=0,
         description="Days that the client or subject of a revoked requester key is kept.",
+    )
+    undecided_retention_days: int = Field(
+        default=90,
+        ge=0,
+        description="Days after its deadline that a request waits for a person's decision.",
     )
     lease_seconds: int = Field(
         default=120,

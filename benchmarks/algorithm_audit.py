@@ -19,10 +19,10 @@ import numpy as np
 import torch
 
 from lethe.certificates.margins import MarginDistance, distances
+from workers.audit_pairs.draw import Plan, StoredRows
+from workers.audit_pairs.pair import Pair, run_pair
 from workers.data.digits import load_digits
 from workers.judge.algorithm_audit import Finding, judge
-from workers.method_audits.draw import Plan, StoredRows
-from workers.method_audits.pair import Pair, run_pair
 from workers.methods.network.base import (
     Hooks,
     Need,

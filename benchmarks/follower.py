@@ -22,8 +22,9 @@ from sqlalchemy import text
 from sqlmodel import Session
 
 from app.backup.archive import write_backup
-from app.backup.follower import DatabaseFollower, following
+from app.backup.follower import following
 from app.backup.restore import restore
+from app.backup.round import Follower
 from app.ledger.sequencer import Ledger
 from app.ledger.startup import ENTRIES_KEY, load_ledger, open_ledger
 from app.ledger.transaction import Transaction
@@ -123,9 +124,7 @@ def _change(ledger: Ledger, records: int) -> None:
         connection.execute(query, {"n": max(1, records // CHANGED)})
 
 
-def _rounds(
-    follower: DatabaseFollower, name: str, change: Callable[[], object]
-) -> dict[str, float]:
+def _rounds(follower: Follower, name: str, change: Callable[[], object]) -> dict[str, float]:
     seconds, written = [], []
     for _ in range(TURNS):
         change()

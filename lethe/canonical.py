@@ -20,6 +20,7 @@ class NotCanonicalError(LetheError):
     slug, title, status = "not-canonical", "Not canonical JSON", 400
 
 
+MOST_NESTED = 64  # objects and arrays within each other, in canonical JSON
 DUPLICATE = "an object has a name twice"
 
 
@@ -48,7 +49,12 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def encode(value: Any) -> bytes:
-    """Return the RFC 8785 form of a JSON value. Floats are allowed but discouraged."""
+    """Return the RFC 8785 form of a JSON value. Floats are allowed but discouraged.
+
+    Raises NotCanonicalError: nested more than MOST_NESTED deep, so `decode` would refuse it.
+    """
+    if _is_deep(value):
+        raise NotCanonicalError(f"the JSON is nested more than {MOST_NESTED} deep")
     if _is_plain(value):
         try:
             return _PLAIN.encode(value).encode()
@@ -87,16 +93,48 @@ def _is_plain(value: Any) -> bool:
 def decode(data: bytes) -> Any:
     """Parse `data` and check by round trip that it was canonical.
 
-    Raises NotCanonicalError: the bytes are not JSON or not in canonical form.
+    Raises NotCanonicalError: the bytes are not JSON, not in canonical form, or nested more than
+    MOST_NESTED deep. Without that bound, it would depend on the caller's own depth what
+    Python's recursion limit allows.
     """
     try:
         value = json.loads(data.decode())  # UTF-8 alone, as the verifier in JavaScript
-        canonical = encode(value)
-    except (ValueError, RecursionError, rfc8785.CanonicalizationError):
-        raise NotCanonicalError("the bytes are not valid JSON") from None
-    if canonical != data:
-        raise NotCanonicalError("the JSON is valid but not in RFC 8785 canonical form")
-    return value
+        if encode(value) == data:
+            return value
+    except (ValueError, RecursionError, rfc8785.CanonicalizationError, NotCanonicalError):
+        pass
+    raise NotCanonicalError(
+        "the JSON is valid but not in RFC 8785 canonical form"
+        if _is_json(data)
+        else f"the bytes are not valid JSON, or nested more than {MOST_NESTED} deep"
+    )
+
+
+def _is_json(data: bytes) -> bool:
+    """Return whether it is JSON (RFC 8259), with numbers of any size, and not too deep."""
+    try:
+        value = json.loads(data.decode(), parse_int=float, parse_constant=_no_json)
+    except (ValueError, RecursionError):
+        return False
+    return not _is_deep(value)
+
+
+def _no_json(constant: str) -> None:
+    raise ValueError(constant)  # NaN and Infinity, which Python reads
+
+
+def _is_deep(value: Any) -> bool:
+    level = [value]
+    for _ in range(MOST_NESTED):
+        inner = [
+            one.values() if type(one) is dict else one
+            for one in level
+            if type(one) in (dict, list)
+        ]
+        level = [one for values in inner for one in values]
+        if not level:
+            return False
+    return any(type(one) in (dict, list) for one in level)
 
 
 def format_base64(data: bytes) -> str:

@@ -26,13 +26,15 @@ class MethodSpec:
     """An unlearning method that a request may name.
 
     model: the kind of model it works on. retrains: whether it trains on the retained rows anew
-    in any case, so that its seconds are those of a retraining.
+    in any case, so that its seconds are those of a retraining. sketches: whether clients may
+    send it sketches of their statistics, which no other method can use.
     """
 
     name: str
     model: ModelKind
     meaning: str
     retrains: bool = False
+    sketches: bool = False
 
 
 # Each ridge method keeps the exact statistics, so any of them can follow any other. A network
@@ -41,7 +43,9 @@ _METHODS = (
     MethodSpec("ridge-exact", "ridge", "subtract, factorise, round correctly"),
     MethodSpec("ridge-woodbury", "ridge", "update the inverse by the Woodbury identity"),
     MethodSpec("acu", "ridge", "update knowledge tracking matrix and head from the rows"),
-    MethodSpec("ridge-sketched", "ridge", "subtract sketches, with a proven bound"),
+    MethodSpec(
+        "ridge-sketched", "ridge", "subtract sketches, with a proven bound", sketches=True
+    ),
     MethodSpec(
         "puf-special", "network", "apply one more update of the leaving clients backwards"
     ),
@@ -81,6 +85,7 @@ _METHODS = (
 METHODS: Final[Mapping[str, MethodSpec]] = MappingProxyType({one.name: one for one in _METHODS})
 RIDGE: Final = tuple(one.name for one in _METHODS if one.model == "ridge")
 NETWORK: Final = tuple(one.name for one in _METHODS if one.model == "network")
+SKETCHED: Final = frozenset(one.name for one in _METHODS if one.sketches)
 # These are certified by tests on rows, and a policy requires enough of them.
 TESTED: Final = frozenset(NETWORK) - {"certified-newton", "noisy-finetuning", "retrain"}
 RECIPE: Final = tuple(one.name for one in _METHODS if one.model == "recipe")
@@ -114,6 +119,53 @@ Method = (
     | SumsMethod
     | VectorsMethod
 )
+
+
+def family_of(config: Mapping[str, Any]) -> str:
+    """Return the family of a model's configuration; one without a name is ridge."""
+    return str(config.get("family", "ridge"))
+
+
+# --- where the rows of a model are ----------------------------------------------------------
+@dataclass(frozen=True, slots=True)
+class DataSpec:
+    """Where the rows of a model are, and what of them the service stores, sealed.
+
+    rows_here: the rows themselves. messages_here: each client's own integer sums over its rows.
+    in_rounds: neither; clients send masked sums in rounds, and an erasure waits for one.
+    """
+
+    name: str
+    rows_here: bool = False
+    messages_here: bool = False
+    in_rounds: bool = False
+
+    @property
+    def rebuildable(self) -> bool:
+        """Whether a job can rebuild the model from what is stored."""
+        return self.rows_here or self.messages_here
+
+
+_DATA = (
+    DataSpec("rows", rows_here=True),
+    DataSpec("statistics", messages_here=True),
+    DataSpec("masked", in_rounds=True),
+)
+DATA: Final[Mapping[str, DataSpec]] = MappingProxyType({one.name: one for one in _DATA})
+if TYPE_CHECKING:
+    Data = str
+else:
+    Data = Literal[tuple(DATA)]
+
+
+def data_of(config: Mapping[str, Any]) -> DataSpec:
+    """Return where the rows of a configuration, or of a certificate's parameters, are.
+
+    Of a name that only a newer version knows, nothing is here.
+    """
+    name = config.get("data", "rows")
+    return DATA.get(name) or DataSpec(name)
+
 
 # --- what a recipe may name, by import path -------------------------------------------------
 # Left out: what keeps training rows in the fitted model (nearest neighbours, SVC, Gaussian
@@ -684,6 +736,17 @@ REFUSALS: Final[Mapping[str, Mapping[str, str]]] = MappingProxyType(
         ),
     }
 )
+# Given by the retention run for a request that was open long after its deadline.
+LAPSES: Final[Mapping[str, Mapping[str, str]]] = MappingProxyType(
+    {
+        "gdpr": MappingProxyType(
+            {"undecided": "nobody decided on it in time: send it again (GDPR Art. 12(4))"}
+        ),
+        "ccpa": MappingProxyType(
+            {"undecided": "nobody decided on it in time: send it again (11 CCR § 7021)"}
+        ),
+    }
+)
 EXTENSIONS: Final[Mapping[str, Mapping[str, str]]] = MappingProxyType(
     {
         "gdpr": MappingProxyType(
@@ -783,11 +846,13 @@ def _service_key(name: str, meaning: str, *fields: str) -> Event:
 # Data with a retention period, in the order of destruction.
 RETAINED: Final[Mapping[str, str]] = MappingProxyType(
     {
+        "undecided": "rows that were released to a request nobody decided on, and its drafts",
         "evidence": "evidence and scores of an ended request",
         "scope": "scope, openings, notes and callbacks of an ended request",
         "contact": "the contact address of a case",
         "case": "ticket, check of identity and key of an ended case, and its intake proof",
         "key": "whom a revoked requester's key is bound to",
+        "hold": "reason, target and names of a released legal hold",
     }
 )
 
@@ -881,7 +946,8 @@ _EVENTS = (
     _request("certified", "its certificate is in the log", certificate=int, result=str),
     _request(
         "refused",
-        "it cannot be executed, or an officer refused it; reason, and notice of remedies",
+        "it cannot be executed, an officer refused it, or nobody decided on it long after its "
+        "deadline; reason, and notice of remedies",
         reason=str,
         by=str,
         notice=str,

@@ -32,6 +32,21 @@ SELECT 1 FROM pg_class c WHERE c.oid = ANY (
     )
 )
 """
+# What replaces tables instead of changing them, or reaches the server's files and processes. By
+# CREATE in the schema, also an operator's next migration would run functions of the role's.
+_REPLACES = """
+SELECT 1 FROM pg_namespace n, pg_database d
+WHERE n.oid = to_regnamespace(quote_ident(:schema)) AND d.datname = current_database() AND (
+    has_schema_privilege(:role, n.oid, 'CREATE')
+    OR EXISTS (
+        SELECT 1 FROM pg_roles r WHERE pg_has_role(:role, r.oid, 'MEMBER') AND (
+            r.oid IN (n.nspowner, d.datdba)
+            OR has_schema_privilege(r.oid, n.oid, 'CREATE')
+            OR r.rolname IN ('pg_execute_server_program', 'pg_write_server_files')
+        )
+    )
+)
+"""
 MAINTAIN = 170000  # PostgreSQL 17 added the privilege to VACUUM another role's table
 
 
@@ -39,19 +54,36 @@ class GrantError(Exception):
     """The role does not exist, or the database is not PostgreSQL."""
 
 
-def grant(engine: Engine, role: str) -> None:
-    """Grant `role`, which must exist, the service's privileges, and nothing more.
+def check_role(engine: Engine, role: str) -> None:
+    """Check, before a migration, that `role` exists and cannot replace what it may not change.
 
-    The role's other privileges on these tables are revoked first. Raises GrantError: the
-    database is SQLite, there is no such role, or it could change the log anyway, like
-    superusers, the owner and its members; then nothing was granted.
+    Raises GrantError: it could, there is no such role, or the database is SQLite.
     """
     if engine.dialect.name != "postgresql":
         raise GrantError("roles are PostgreSQL's: a SQLite file has none")
-    with engine.begin() as connection:
+    with engine.connect() as connection:
         known = text("SELECT 1 FROM pg_roles WHERE rolname = :role")
         if connection.execute(known, {"role": role}).first() is None:
             raise GrantError("the database has no such role: CREATE ROLE it first")
+        schema = str(connection.dialect.default_schema_name)
+        if connection.execute(text(_REPLACES), {"role": role, "schema": schema}).all():
+            raise GrantError(
+                "this role can replace the log's tables whatever it is granted: it may CREATE "
+                f"in the schema {schema}, owns it or the database, is a superuser, or may run "
+                f"programs or write files on the server: REVOKE CREATE ON SCHEMA {schema} FROM "
+                "PUBLIC (up to PostgreSQL 14 it is granted by default), or CREATE ROLE another"
+            )
+
+
+def grant(engine: Engine, role: str) -> None:
+    """Grant `role`, which must exist, the service's privileges, and nothing more.
+
+    The role's other privileges on these tables are revoked first. Raises GrantError: as
+    `check_role`, or the role could change the log anyway, like members of the tables' owner;
+    then nothing was granted.
+    """
+    check_role(engine, role)
+    with engine.begin() as connection:
         for statement in _statements(connection, role):
             connection.execute(text(statement))
         if connection.execute(text(_CHANGES), {"role": role, "tables": [*APPEND_ONLY]}).all():

@@ -7,6 +7,8 @@ from sqlmodel import Field, SQLModel
 
 from models.database.types import UTCDateTime, utcnow
 
+PARKED = "awaiting"  # the stage of a job that waits for an answer from outside
+
 
 class Job(SQLModel, table=True):
     """One unit of work and its lease.

@@ -53,7 +53,7 @@ OF_TESTS = ("LETHE_TEST_", "LETHE_VECTORS", "LETHE_CONFIG")
 share_statements()
 
 # A test trains if its module uses torch, or a helper that registers a network.
-TRAINERS = {"torch", "tests.small_network", "tests.workers.jobs.networks"}
+TRAINERS = {"torch", "tests.small_network", "tests.workers.jobs.families.network.networks"}
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:

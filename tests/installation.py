@@ -2,7 +2,7 @@
 
 import secrets
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -91,3 +91,20 @@ def install(settings: Settings) -> Iterator[Installation]:
     with TestClient(app) as http:
         caller = Caller(http, make_token(services))
         yield Installation(settings, services, dispatcher, caller)
+
+
+@contextmanager
+def taken(made: Installation, turns: str, number: int) -> Iterator[None]:
+    """Hold turns of a service: "parsing", "documents" or "verifications"."""
+    http = made.caller.http
+    assert http.portal is not None
+    with ExitStack() as held:
+        for _ in range(number):
+            turn = getattr(http.app.state, turns).turn()  # type: ignore[attr-defined]
+            held.enter_context(http.portal.wrap_async_context_manager(turn))
+        yield
+
+
+def answer_errors(http: TestClient) -> None:
+    """Have an error of the service answered as over a network, and not raised in the test."""
+    http._transport.raise_server_exceptions = False  # type: ignore[attr-defined]

@@ -80,7 +80,7 @@ def postgres_server(*, durable: bool = False) -> Iterator[str]:
 
 @dataclass(frozen=True)
 class ArchivedPostgres:
-    """A PostgreSQL server whose write-ahead log is archived as the operator guide says."""
+    """A PostgreSQL server whose write-ahead log is archived as docs/backup.md says."""
 
     url: str
     root: Path
@@ -96,8 +96,11 @@ class ArchivedPostgres:
         )
 
     @contextmanager
-    def recovered(self, target: str | None = None) -> Iterator[str]:
-        """Yield another server's URL: of the copy and the archive, up to a restore point."""
+    def recovered(self, target: str | None = None, at: str | None = None) -> Iterator[str]:
+        """Yield another server's URL: of the copy and the archive.
+
+        target: up to this restore point; at: up to this time.
+        """
         with _directory("lethe-pg-") as home:
             data = home / "data"
             shutil.copytree(self.root / "base", data)
@@ -107,11 +110,12 @@ class ArchivedPostgres:
                     shutil.chown(path, self.user)
             data.chmod(0o700)
             settings = {"restore_command": f"cp {self.root}/archive/%f %p"}
-            if target is not None:
-                settings |= {
-                    "recovery_target_name": target,
-                    "recovery_target_action": "promote",
-                }
+            for name, value in (("name", target), ("time", at)):
+                if value is not None:
+                    settings |= {
+                        f"recovery_target_{name}": value,
+                        "recovery_target_action": "promote",
+                    }
             command = _serving(self.binaries, data, home, settings)
             query: Command = [
                 self.binaries / "psql", "-h", home, "-U", "postgres", "-Atc",

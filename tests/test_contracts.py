@@ -78,3 +78,54 @@ def test_a_forbidden_import_is_found(options: dict[str, Any]) -> None:
     assert contract.check(deepcopy(graph), verbose=False).kept
     _plant(graph, options)
     assert not contract.check(graph, verbose=False).kept
+
+
+@pytest.mark.parametrize(
+    ("name", "importer", "imported"),
+    [
+        (
+            "the workers are built in layers",
+            "workers.families.ridge.family",
+            "workers.jobs.publish",
+        ),
+        (
+            "the workers are built in layers",
+            "workers.families.base",
+            "workers.method_audits.trust",
+        ),
+        ("the workers are built in layers", "workers.lineage.versions", "workers.cases.case"),
+        (
+            "a family is known by its registry alone",
+            "workers.jobs.joint",
+            "workers.families.masked.rounds",
+        ),
+        (
+            "a family is known by its registry alone",
+            "workers.leases.lease",
+            "workers.families.ridge.family",
+        ),
+    ],
+)
+def test_an_import_between_engine_and_families_is_found(
+    name: str, importer: str, imported: str
+) -> None:
+    (options,) = (one for one in _read()[1] if one["name"] == name)
+    graph = deepcopy(_graph())
+    graph.add_import(importer=importer, imported=imported)
+    assert not _contract(options).check(graph, verbose=False).kept
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("workers.families.network.data", "workers.families.network.scores"),
+        ("workers.jobs.execute", "workers.jobs.sweep"),
+        ("app.service.desk", "app.service.issued"),
+    ],
+)
+def test_a_circle_of_rooms_is_found(one: str, other: str) -> None:
+    (options,) = (found for found in _read()[1] if found["type"] == "acyclic_siblings")
+    graph = deepcopy(_graph())
+    for importer, imported in ((one, other), (other, one)):
+        graph.add_import(importer=_within(graph, importer), imported=_within(graph, imported))
+    assert not _contract(options).check(graph, verbose=False).kept

@@ -13,7 +13,7 @@ from app.settings import Settings
 from workers import runtime
 from workers.families import base as family
 from workers.jobs import certify, execute, routing, sweep, verify
-from workers.jobs.leases.lease import Turn
+from workers.leases.lease import Turn
 
 log = logging.getLogger(__name__)
 app: Celery = make_celery(Settings())

@@ -35,12 +35,13 @@ from app.schemas.models import (
 )
 from app.service import registration
 from app.service.context import Services
-from app.service.methods import SKETCHED
 from app.service.models import contributions, deletion, mending, registry
 from app.service.paging import parse_number
 from app.service.queue import first_fit_stalls, training_progress
+from app.settings import Settings
 from app.uploads.checked import CheckedHeldOut, CheckedUpload
 from app.uploads.spool import Spool
+from lethe.catalogue import SKETCHED, data_of
 from models import Model
 
 router = APIRouter(prefix="/v1/models", tags=["models"])
@@ -125,7 +126,7 @@ def _first_rows(
     place = ("body", "data")
     pinned = wanted.pinned()
     max_bytes = services.settings.max_upload_bytes
-    if pinned["config"]["data"] != "rows":
+    if not data_of(pinned["config"]).rows_here:
         if data is None:
             return None
         classes = len(wanted.classes)
@@ -225,34 +226,53 @@ def parse_contribution(
 ) -> CheckedUpload:
     """Check a client's rows or statistics, as the model was registered.
 
-    kind: of the artifact that stores them. Raises UploadError if they are invalid, or this
-    model takes its statistics in masked rounds.
+    kind: of the artifact that stores them. Raises UploadError if they are invalid, too many for
+    one contribution, or this model takes its statistics in masked rounds.
     """
     from app.uploads.rows import parse_rows
     from app.uploads.statistics import parse_message
 
-    where = model.config["data"]
-    if where == "masked":
+    where = data_of(model.config)
+    if where.in_rounds:
         raise UploadError("this model is masked: statistics reach it in rounds, see /v1/rounds")
     most = services.settings.max_upload_bytes
     with services.artifacts.staged(kind) as file:
-        if where == "statistics":
-            return parse_message(
+        if where.messages_here:
+            found = parse_message(
                 body,
                 file,
                 dimension=model.config["dimension"],
                 classes=len(model.classes),
                 bits=model.config["bits"],
                 max_bytes=most,
-                sketches=model.method == SKETCHED,
+                sketches=model.method in SKETCHED,
             )
-        return parse_rows(
-            body,
-            file,
-            model.config,
-            classes=len(model.classes),
-            max_bytes=most,
-            records_required=True,
+        else:
+            found = parse_rows(
+                body,
+                file,
+                model.config,
+                classes=len(model.classes),
+                max_bytes=most,
+                records_required=True,
+            )
+        if kind == "upload":
+            _check_size(found, services.settings)
+    return found
+
+
+def _check_size(upload: CheckedUpload, settings: Settings) -> None:
+    """Check a contribution: with a larger one, a client keeps all others from writing.
+
+    Raises UploadError: it has too many rows, or names too many clients and subjects.
+    """
+    most = settings.max_contribution_rows
+    if upload.rows > most:
+        raise UploadError(f"a contribution has at most {most} rows: send several")
+    owners = len(set(zip(upload.clients, upload.subjects, strict=True)))
+    if owners > (most := settings.max_contribution_owners):
+        raise UploadError(
+            f"a contribution names at most {most} clients and subjects: send several"
         )
 
 

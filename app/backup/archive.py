@@ -39,6 +39,7 @@ from models.database.types import utcnow
 
 BLOCK = 1 << 20  # bytes of a file in memory
 MANIFEST, DATABASE, ARTIFACTS = "manifest.json", "database.jsonl", "artifacts"
+MOST_MANIFEST = 1 << 28  # bytes: two million files
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,14 +104,27 @@ def write_manifest(directory: Folder, backup: Backup, files: Mapping[str, str]) 
     directory.write_durably(MANIFEST, canonical.encode(manifest) + b"\n")
 
 
+def load_manifest(directory: Path | Folder) -> dict[str, Any]:
+    """Return the JSON of a manifest, of MOST_MANIFEST bytes at most.
+
+    Whoever writes the directory could have a sparse file of any size read into memory. Raises
+    ValueError, RecursionError, OSError.
+    """
+    with opened(directory, MANIFEST) as file:
+        data = file.read(MOST_MANIFEST + 1)
+    if len(data) > MOST_MANIFEST:
+        raise ValueError(f"{MANIFEST} is too long")
+    found: dict[str, Any] = json.loads(data)
+    return found
+
+
 def read_manifest(directory: Path) -> tuple[Backup, dict[str, str]]:
     """Check every file of a backup; return its content and the digests.
 
     Raises BackupError: the manifest is missing, the schema is another, or a file was changed.
     """
     try:
-        with opened(directory, MANIFEST) as file:
-            manifest: dict[str, Any] = json.loads(file.read())
+        manifest = load_manifest(directory)
         files = {str(name): str(digest) for name, digest in manifest["files"].items()}
         backup = Backup(
             manifest["origin"],

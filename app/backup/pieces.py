@@ -8,10 +8,10 @@
 
 Files are durable before the manifest that names them, and are removed only after the next
 manifest is durable: a writer killed between any two steps leaves the last complete state.
+Beside PostgreSQL there are no pieces: the manifest has the moment to recover its archive to.
 """
 
 import fcntl
-import json
 import os
 import re
 import shutil
@@ -22,7 +22,6 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
 
 from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
@@ -36,6 +35,7 @@ from app.backup.archive import (
     damaged,
     digest_of,
     is_artifact,
+    load_manifest,
     require_version,
     write_manifest,
 )
@@ -57,7 +57,11 @@ _NAME = re.compile(r"[0-9a-f]{64}")
 
 @dataclass(frozen=True, slots=True)
 class Followed:
-    """The state in a follower's directory: a log of `size` entries, as of `at`."""
+    """The state in a follower's directory: a log of `size` entries, as of `at`.
+
+    archived: PostgreSQL's archive has the rows, and `at` is of its clock: the files are those
+    of all rows that were committed by then.
+    """
 
     at: str
     files: dict[str, str]  # the digest of each artifact's file
@@ -66,6 +70,7 @@ class Followed:
     root: str
     schema: str
     size: int
+    archived: bool = False
 
 
 def write_followed(directory: Folder, state: Followed) -> None:
@@ -79,8 +84,7 @@ def read_followed(directory: Path | Folder) -> Followed | None:
     Raises BackupError: the manifest is missing or damaged.
     """
     try:
-        with opened(directory, MANIFEST) as file:
-            found: dict[str, Any] = json.loads(file.read())
+        found = load_manifest(directory)
         if "pieces" not in found:
             return None
         state = Followed(
@@ -91,6 +95,7 @@ def read_followed(directory: Path | Folder) -> Followed | None:
             str(found["root"]),
             str(found["schema"]),
             int(found["size"]),
+            found.get("archived") is True,
         )
         datetime.fromisoformat(state.at).astimezone()
         pieces = all(_NAME.fullmatch(one) for one in state.pieces)
@@ -114,12 +119,14 @@ def as_backup(directory: Path, scratch: Path) -> Iterator[Path]:
 
     Raises BackupError: there is no backup, or a piece does not match the manifest.
     """
-    with _kept(directory):
+    with kept(directory):
         state = read_followed(directory)
         if state is None:
             yield directory
             return
         require_version(state.schema)
+        if state.archived:
+            raise BackupError(recover_rows(directory, state))
         with scratch_place(scratch, "restore") as place, open_folder(place) as made:
             count = _put_together(directory, state, made)
             (made.path / ARTIFACTS).symlink_to((directory / ARTIFACTS).absolute())
@@ -176,6 +183,15 @@ def _require_plain(connection: Connection) -> None:
             raise ValueError("a computed column")
 
 
+def recover_rows(directory: Path, state: Followed) -> str:
+    """Return how the rows beside a follower's files are recovered."""
+    return (
+        f"{directory} has files, and PostgreSQL's archive the rows: recover it to "
+        f"recovery_target_time = '{state.at}', and restore these files beside it (operator "
+        "guide, Recover PostgreSQL to a moment)"
+    )
+
+
 def read_piece(pieces: Path | Folder, name: str) -> bytes | None:
     """Return the piece with this name; None if it is missing or has another digest."""
     try:
@@ -204,7 +220,7 @@ def locked(directory: Folder, name: str, how: int) -> Iterator[bool]:
 
 
 @contextmanager
-def _kept(directory: Path) -> Iterator[None]:
+def kept(directory: Path) -> Iterator[None]:
     """Prevent a follower from removing files from `directory` within the block."""
     try:
         file = opened(directory, READERS)

@@ -15,8 +15,9 @@ from app.backup.check import fsck_installation
 from app.backup.errors import BackupError
 from app.backup.folder import open_folder
 from app.backup.keys import copy_guard, copy_keys
+from app.backup.pieces import read_followed, recover_rows
 from app.backup.recovery import recover_entries
-from app.backup.restore import Restored, restore
+from app.backup.restore import Restored, beside, restore
 from app.ledger.recover import Witnessed
 from app.ledger.startup import open_ledger
 from app.reconcile.findings import Finding, FsckReport
@@ -82,13 +83,14 @@ def rehearse(
         scratch: An empty directory, also for the SQLite database.
         keys: A copy of the keys, restored with the backup.
         mirrors: URLs or directories of mirrors, for entries signed after the backup.
-        database_url: An empty database; default: SQLite in `scratch`.
+        database_url: An empty database; default: SQLite in `scratch`. For files that were
+            followed beside PostgreSQL: a database recovered from its archive.
         incomplete: As of `recover_entries`.
         without: The same; with `keys`, which do not tell what was signed after them.
 
     Raises:
         BackupError: The backup is damaged, or entries were signed after it and no mirror is
-            given; with `keys` a mirror is always needed.
+            given; with `keys` a mirror is always needed. Files are given and no database.
         LetheError: As `restore` and `recover_entries`.
     """
     own = settings.model_copy(
@@ -104,7 +106,12 @@ def rehearse(
             copy_keys(settings.keys_dir, copied)
     with opened_engine(own.resolved_database_url) as engine:
         begun = time.monotonic()
-        restored = restore(own, engine, directory, keys)
+        if (state := read_followed(directory)) is not None and state.archived:
+            if not database_url:
+                raise BackupError(f"{recover_rows(directory, state)}; give --database-url")
+            restored = beside(own, engine, directory, keys)
+        else:
+            restored = restore(own, engine, directory, keys)
         recovered, compared = 0, 0
         quarantined = dict.fromkeys(restored.done.models)
         left_out: Sequence[Witnessed] = ()

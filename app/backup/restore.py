@@ -16,17 +16,26 @@ from sqlalchemy.engine import Engine
 from sqlmodel import Session
 
 from app.backup import rows
-from app.backup.archive import ARTIFACTS, DATABASE, Backup, copy, damaged, read_manifest
+from app.backup.archive import (
+    ARTIFACTS,
+    DATABASE,
+    Backup,
+    copy,
+    damaged,
+    has_digest,
+    read_manifest,
+    require_version,
+)
 from app.backup.errors import BackupError
 from app.backup.folder import Folder, open_folder, opened
 from app.backup.keys import MARK
-from app.backup.pieces import as_backup
+from app.backup.pieces import Followed, as_backup, kept, read_followed
 from app.backup.reapply import Reapplied, reapply
 from app.backup.scratch import remove_leftovers
 from app.ledger import lock, storage
 from app.ledger.guard import ForkedError, SigningGuard
 from app.ledger.log_files import read_log_keys
-from app.ledger.startup import GUARD, load_entry_key
+from app.ledger.startup import GUARD, load_entry_key, require_schema
 from app.ledger.storage import NodeTable
 from app.ledger.transaction import read_tail
 from app.reconcile.journal import RESTORED
@@ -39,6 +48,7 @@ from lethe.files import PARTIAL, write_durably
 from lethe.log.checkpoint import Checkpoint
 from lethe.log.tree import EMPTY_ROOT
 from migrations.runner import upgrade
+from models.database.session import reading
 from models.database.types import seal_columns
 
 HALF = b"remove this directory, and run `lethe restore` with --keys\n"  # not all keys are here
@@ -75,6 +85,63 @@ def restore(
         return _restore(settings, engine, whole, keys)
 
 
+def restore_files(settings: Settings, directory: Path, keys: Path | None = None) -> Followed:
+    """Restore the files that were followed beside PostgreSQL, and keys from `keys` if given.
+
+    The rows are recovered from PostgreSQL's archive, to the moment of the result.
+
+    Raises:
+        BackupError: A file is damaged, the directory has rows or is another log's, or the
+            target is not empty.
+    """
+    settings.data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with kept(directory):
+        state = read_followed(directory)
+        if state is None or not state.archived:
+            raise BackupError(f"{directory} has rows too: give it without --files")
+        require_version(state.schema)
+        _require_target(settings, state.origin)
+        for name, digest in state.files.items():
+            if not has_digest(directory, name, digest):
+                raise BackupError(damaged(name))
+        if keys is not None:
+            _restore_keys(settings.keys_dir, keys)
+        _require_all_keys(settings.keys_dir)
+        with open_folder(settings.data_dir / ARTIFACTS) as folder:
+            _copy_artifacts(directory, state.files, folder)
+    return state
+
+
+def beside(
+    settings: Settings, engine: Engine, directory: Path, keys: Path | None = None
+) -> Restored:
+    """Restore followed files beside the database that PostgreSQL recovered from its archive.
+
+    Nothing in the database is changed.
+
+    Raises:
+        BackupError: As `restore_files`; or the database has another log.
+        SchemaError: It is not migrated.
+        GuardError: The signing guard is missing or damaged.
+    """
+    require_schema(engine)
+    state = restore_files(settings, directory, keys)
+    guard = SigningGuard(settings.keys_dir / GUARD).read()
+    with Session(reading(engine)) as session:
+        size = storage.read_size(session)
+        root = format_base64(NodeTable(session).root_at(size))
+    backup = Backup(state.origin, size, root, 0, len(state.files), state.at)
+    return Restored(backup, guard, Reapplied(), (settings.keys_dir / RESTORED).exists())
+
+
+def _require_target(settings: Settings, origin: str) -> None:
+    if origin != settings.origin:
+        raise BackupError("the backup belongs to another log: set LETHE_ORIGIN to its name")
+    artifacts = settings.data_dir / ARTIFACTS
+    if artifacts.is_dir() and any(artifacts.iterdir()):
+        raise BackupError(f"{artifacts} is not empty: nothing is overwritten, move it away")
+
+
 def _restore(
     settings: Settings, engine: Engine, directory: Path, keys: Path | None
 ) -> Restored:
@@ -87,11 +154,7 @@ def _restore(
         KeyMissingError: entries.key is missing or not a key.
     """
     backup, files = read_manifest(directory)
-    if backup.origin != settings.origin:
-        raise BackupError("the backup belongs to another log: set LETHE_ORIGIN to its name")
-    artifacts = settings.data_dir / ARTIFACTS
-    if artifacts.is_dir() and any(artifacts.iterdir()):
-        raise BackupError(f"{artifacts} is not empty: nothing is overwritten, move it away")
+    _require_target(settings, backup.origin)
     if keys is not None:
         _restore_keys(settings.keys_dir, keys)
     _require_all_keys(settings.keys_dir)
@@ -113,7 +176,7 @@ def _restore(
         keys_restored = (settings.keys_dir / RESTORED).exists()
         complete = not keys_restored and guard.size <= backup.size
         done = reapply(session, root_secret, journal, complete=complete)
-        with open_folder(artifacts) as folder:
+        with open_folder(settings.data_dir / ARTIFACTS) as folder:
             _copy_artifacts(directory, files, folder)
         session.commit()
     return Restored(backup, guard, done, keys_restored)

@@ -67,7 +67,7 @@ def load(connection: Connection, lines: Iterator[bytes]) -> int:
             _insert(connection, table, batch)
     _insert(connection, table, batch)
     if connection.dialect.name == "postgresql":
-        _advance_sequences(connection)
+        advance_sequences(connection)
     return count
 
 
@@ -86,8 +86,8 @@ def _insert(connection: Connection, table: Table | None, batch: list[dict[str, A
         batch.clear()
 
 
-def _advance_sequences(connection: Connection) -> None:
-    # The rows had explicit ids: the next generated id must be above them.
+def advance_sequences(connection: Connection) -> None:
+    """Set PostgreSQL's sequences above the stored ids, which were given and not generated."""
     for table in METADATA.sorted_tables:
         for column in table.primary_key.columns:
             name = {"table": f'"{table.name}"', "column": column.name}

@@ -13,10 +13,12 @@ from sqlmodel import Session
 from app import steps
 from app.backup.archive import ARTIFACTS, write_backup
 from app.backup.errors import BackupError
-from app.backup.follower import Round, follow, following
+from app.backup.follower import follow, following
 from app.backup.reapply import Reapplied, log_people, log_quarantines, reapply
 from app.backup.rehearse import rehearse
 from app.backup.restore import restore as restore_backup
+from app.backup.restore import restore_files
+from app.backup.round import Round
 from app.backup.scratch import scratch_place
 from app.ledger.key_files import kept_elsewhere
 from app.ledger.recover import Witnessed
@@ -76,15 +78,16 @@ def new(directory: Path, keys: Path | None) -> None:
     type=click.FloatRange(min=1),
     default=10,
     show_default=True,
-    help="Interval between rounds: what was committed since the last one may be lost.",
+    help="Interval between rounds: what was stored since the last one may be lost.",
 )
 @click.option("--keys", type=_New, help="Also keep a copy of the keys, in this directory.")
 @click.option("--once", is_flag=True, help="Run one round and exit.")
 def follow_database(directory: Path, every: float, keys: Path | None, once: bool) -> None:
-    """Replicate a SQLite database to DIRECTORY until this command is ended.
+    """Replicate this installation to DIRECTORY until this command is ended.
 
     DIRECTORY is new, or was followed into before, and has the last state alone. `lethe restore`
-    and `lethe backup rehearse` take it. The service runs meanwhile.
+    and `lethe backup rehearse` take it. The service runs meanwhile. Beside PostgreSQL, whose
+    archive has the rows, it has the files, and the moment to recover the archive to.
     """
     _require_apart(directory, keys)
     settings = Settings()
@@ -97,13 +100,17 @@ def follow_database(directory: Path, every: float, keys: Path | None, once: bool
         nonlocal first
         if first:
             state = done.state
-            click.echo(
-                f"followed into {directory}: {len(state.pieces)} pieces of the database "
-                f"and {len(state.files)} files"
-            )
+            what = f"{len(state.files)} files"
+            if state.archived:
+                what += f", complete up to {state.at}"
+            else:
+                what = f"{len(state.pieces)} pieces of the database and {what}"
+            click.echo(f"followed into {directory}: {what}")
             click.echo(
                 f"      the log {state.origin} with {state.size} entries, root {state.root}"
             )
+            if state.archived:
+                click.echo("      not included: the rows, which PostgreSQL archives")
             click.echo(f"      {_where(settings, keys)}")
             if not once:
                 click.echo(f"      a round begins every {every:g} s")
@@ -153,7 +160,8 @@ def _where(settings: Settings, keys: Path | None) -> str:
     "--database-url",
     default="",
     metavar="URL",
-    help="An empty database to restore into; drop it afterwards. Default: SQLite.",
+    help="An empty database to restore into, or for followed files the recovered one; drop it "
+    "afterwards. Default: SQLite.",
 )
 @click.option(
     "--scratch",
@@ -202,10 +210,8 @@ def rehearse_restore(
     click.echo(
         f"{'FAIL' if done.damage else 'PASS'}  the backup of {made.at}, {_age(made.at)} old"
     )
-    click.echo(
-        f"      restored {made.rows} rows and {made.files} files "
-        f"in {done.restore_seconds:.1f} s"
-    )
+    rows = f"{made.rows} rows and " if made.rows else ""  # none beside a recovered database
+    click.echo(f"      restored {rows}{made.files} files in {done.restore_seconds:.1f} s")
     click.echo(
         f"      checked {done.report.size} entries, {done.recovered} of them from a mirror, "
         f"in {done.check_seconds:.1f} s"
@@ -245,8 +251,15 @@ def _age(at: str) -> str:
         "the journal the tombstones that it lacks and the log confirms."
     ),
 )
+@click.option(
+    "--files",
+    is_flag=True,
+    help="Restore the files that were followed beside PostgreSQL; its archive has the rows.",
+)
 @click.option("--yes", is_flag=True, help="With --journal-only: add tombstones without asking.")
-def restore(directory: Path | None, keys: Path | None, journal_only: bool, yes: bool) -> None:
+def restore(
+    directory: Path | None, keys: Path | None, journal_only: bool, files: bool, yes: bool
+) -> None:
     """Restore the backup in DIRECTORY into an empty database.
 
     Overwrites nothing. Repeats the erasures made after the backup.
@@ -255,8 +268,13 @@ def restore(directory: Path | None, keys: Path | None, journal_only: bool, yes: 
         raise click.UsageError("give the backup's DIRECTORY, or --journal-only alone")
     if yes and not journal_only:
         raise click.UsageError("--yes needs --journal-only: a restore does not ask")
+    if files and directory is None:
+        raise click.UsageError("--files needs the DIRECTORY of the files")
     settings = Settings()
     try:
+        if files and directory is not None:
+            _restore_files(settings, directory, keys)
+            return
         with opened_engine(settings.resolved_database_url) as engine:
             if directory is None:
                 _erase_again(settings, engine, yes)
@@ -288,6 +306,16 @@ def _restore(settings: Settings, engine: Engine, directory: Path, keys: Path | N
         log_quarantines(ledger, restored.done.models)
         log_people(ledger, RootSecret.load(settings), restored.done.people)
         click.echo("nothing was signed after this backup: lethe serve may start")
+
+
+def _restore_files(settings: Settings, directory: Path, keys: Path | None) -> None:
+    state = restore_files(settings, directory, keys)
+    click.echo(f"restored {len(state.files)} files, complete up to {state.at}")
+    click.echo(
+        "recover PostgreSQL to that moment, or to the end of an archive that ends before: "
+        f"recovery_target_time = '{state.at}'"
+    )
+    click.echo("before serving run `lethe log recover` with every mirror there is")
 
 
 def _erase_again(settings: Settings, engine: Engine, yes: bool) -> None:

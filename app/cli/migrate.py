@@ -14,7 +14,7 @@ from app.vault.master import RootSecret
 from lethe.errors import LetheError
 from lethe.files import keep_private
 from migrations import HEAD
-from migrations.grants import GrantError, grant
+from migrations.grants import GrantError, check_role, grant
 from migrations.runner import upgrade
 from models.database.session import opened_engine
 
@@ -47,6 +47,8 @@ def migrate(role: str | None) -> None:
     settings.data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
     try:
         with opened_engine(settings.resolved_database_url) as engine:
+            if role is not None:
+                check_role(engine, role)
             upgrade(engine)
             with suppress(MasterKeyError):  # missing or malformed: later uses report it
                 adopt_root(settings, engine)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @click.group()
 def retention() -> None:
-    """Destroy what was kept long enough: scopes, evidence, contacts, bindings of keys."""
+    """Destroy what was kept long enough: scopes, evidence, contacts, undecided requests."""
 
 
 @retention.command("run")
@@ -24,8 +24,9 @@ def run_now(dry_run: bool, as_json: bool) -> None:
     """Destroy everything past its retention period that no legal hold covers.
 
     The schedule of the workers does it daily. Runs where the keys are, also beside a service at
-    work; if it was interrupted, run it again. The periods are settings: LETHE_REQUEST_,
-    LETHE_EVIDENCE_, LETHE_CONTACT_ and LETHE_KEY_RETENTION_DAYS. Certificates, the log and
+    work; if it was interrupted, run it again. It refuses requests that nobody decided on long
+    after their deadline. The periods are settings: LETHE_REQUEST_, LETHE_EVIDENCE_,
+    LETHE_CONTACT_, LETHE_KEY_ and LETHE_UNDECIDED_RETENTION_DAYS. Certificates, the log and
     public keys always stay. Exits with 1 if something is due by the database and not by the
     log: it is left, and `lethe log fsck` names it.
     """

@@ -52,14 +52,14 @@ def serve(host: str, port: int, embedded_worker: bool, ready_file: Path | None) 
     gc.freeze()  # these objects are permanent: exclude them from later collections
     gc.enable()
     sys.setswitchinterval(SWITCH_S)
-    listener = _listen(host, port)
+    listener = listen(host, port)
     bound = listener.getsockname()[1]
     base_url = f"http://{host}:{bound}"
     click.echo(f"serving {base_url}")
     # uvicorn raises the signal that ended it again, and the default action of SIGTERM would
     # leave the workers running a training whose result is lost.
     signal.signal(signal.SIGTERM, _leave)
-    workers = _embedded(settings.silos) if embedded_worker else []
+    workers = start_workers(settings.silos) if embedded_worker else []
     try:
         # Access logs would hold request ids, which are capabilities.
         config = uvicorn.Config(application, log_config=None, access_log=False)
@@ -101,7 +101,8 @@ def share_heaps() -> None:
         ctypes.CDLL(None).mallopt(M_ARENA_MAX, 2)
 
 
-def _listen(host: str, port: int) -> socket.socket:
+def listen(host: str, port: int) -> socket.socket:
+    """Return a listening socket. Raises ClickException if the address cannot be used."""
     try:
         listener = socket.create_server((host, port), backlog=128)
     except OSError as error:
@@ -119,7 +120,8 @@ def _leave(number: int, _: object) -> NoReturn:
     raise SystemExit(128 + number)
 
 
-def _embedded(silos: int) -> "list[_Worker]":
+def start_workers(silos: int) -> "list[_Worker]":
+    """Start the service's worker and one for each silo."""
     # Without a worker for each silo, every round would wait for its timeout.
     return [_Worker("--beat"), *(_Worker("--silo", str(number)) for number in range(silos))]
 

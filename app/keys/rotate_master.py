@@ -105,7 +105,7 @@ def _revoke(
     old, new = used[-2], sealed_for(roots, used[-1].keyid)
     _require_in_use(settings, new)
     if old.revoked is not None:
-        _take_over(settings, old.keyid, new, left)
+        take_over(settings, old.keyid, new, left)
         return Rotated(old, True)
 
     def effect(tx: Transaction) -> int:
@@ -114,7 +114,7 @@ def _revoke(
         return record_master_key_event(tx, MASTER_REVOKED, said)
 
     index = ledger.transact(effect)
-    _take_over(settings, old.keyid, new, left)
+    take_over(settings, old.keyid, new, left)
     return Rotated(MasterSpan(old.keyid, old.start, old.end, index, reason), False)
 
 
@@ -153,7 +153,7 @@ def _require_in_use(settings: Settings, new: SealedRoot) -> None:
         )
 
 
-def _take_over(settings: Settings, old: str, new: SealedRoot, left: Sequence[Path]) -> None:
+def take_over(settings: Settings, old: str, new: SealedRoot, left: Sequence[Path]) -> None:
     """Move the new key into the old key's place; the old key then opens nothing.
 
     left: unfinished files, which may include a root.sealed that the old key opens.

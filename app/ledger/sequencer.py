@@ -112,31 +112,32 @@ class Ledger:
         self._contended = False  # another process held the lock the last time
 
     @property
-    def _signers(self) -> LogSigners:
+    def signers(self) -> LogSigners:
+        """The keys that sign checkpoints now."""
         return self._source.current()
 
     @property
     def keys(self) -> LogKeys:
         """All public keys of the log, current and retired, oldest first."""
-        return self._signers.keys
+        return self.signers.keys
 
     def known(self, role: str) -> list[NoteVerifier]:
         """Return the public keys of a role, LOG or ML_DSA, oldest first."""
-        return self._signers.known(role)
+        return self.signers.known(role)
 
     def signing(self, role: str) -> list[NoteVerifier]:
         """Return the public halves of the keys of a role that sign now."""
-        return self._signers.signing(role)
+        return self.signers.signing(role)
 
     @property
     def origin(self) -> str:
         """The log's name."""
-        return self._signers.signers[0].name
+        return self.signers.signers[0].name
 
     @property
     def verifier(self) -> NoteVerifier:
         """The public key of the log's checkpoints; during an overlap, the older of the two."""
-        return self._signers.signers[0].verifier
+        return self.signers.signers[0].verifier
 
     def open(self, note: str) -> Checkpoint:
         """Return the checkpoint of a note that a current or retired key of this log signed.
@@ -150,7 +151,7 @@ class Ledger:
         if self.entry_key is None or other.entry_key is None:
             return False
         same = self.entry_key.same_as(other.entry_key)
-        return same and self._signers.vkeys == other._signers.vkeys
+        return same and self.signers.vkeys == other.signers.vkeys
 
     def transact(
         self,
@@ -292,7 +293,7 @@ class Ledger:
         """
         if self.guard.read() != checkpoint:
             raise ForkedError("only what the guard remembers is signed")
-        return self._signers.checkpoint(checkpoint)
+        return self.signers.checkpoint(checkpoint)
 
     def size(self, session: Session) -> int:
         """Return the log's number of entries, published or not."""
@@ -323,11 +324,11 @@ class Ledger:
 
     def sign_trust_root(self, digest: bytes) -> str:
         """Return the log keys' signature lines over the SHA-256 of a trust root."""
-        return self._signers.trust_root(digest)
+        return self.signers.trust_root(digest)
 
     def cose_receipt(self, entry: EntryReceipt, subject: str) -> bytes:
         """Return an entry's receipt in COSE. Raises as `app.ledger.cose_receipt`."""
-        return sign_receipt(self._signers.signers[0], entry, subject, self.keys)
+        return sign_receipt(self.signers.signers[0], entry, subject, self.keys)
 
     def inclusion(self, index: int, size: int) -> list[bytes]:
         """Prove that entry `index` is in the tree of the first `size` entries.
@@ -395,7 +396,7 @@ class Ledger:
                     "the published checkpoint is not one of the entries in the database: "
                     "restore its newest backup, then run `lethe log fsck`"
                 )
-        if (signers := self._signers) is not self._named:  # at start, and after a rotation
+        if (signers := self.signers) is not self._named:  # at start, and after a rotation
             require_named(session, signers.signing(LOG))
             self._named = signers
         return tail
@@ -495,7 +496,7 @@ class Ledger:
                 self._recent.append(Published(appended, size, note, tail.nodes))
 
     def _store(self, session: Session, checkpoint: Checkpoint) -> str:
-        note = self._signers.checkpoint(checkpoint)
+        note = self.signers.checkpoint(checkpoint)
         row = {
             "size": checkpoint.size,
             "root": checkpoint.root,

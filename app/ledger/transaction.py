@@ -29,8 +29,8 @@ from models.database.bulk import Rows, Statement
 
 PAGE = 250  # entries in memory at once; old SQLite allows 999 variables in a statement
 REMEDY = (
-    "nothing is signed while it is there; see 'Entries that Lethe did not write' in the "
-    "operator guide"
+    "nothing is signed while it is there; see 'Entries that Lethe did not write' in "
+    "docs/troubleshooting.md"
 )
 
 

@@ -18,7 +18,7 @@ from app.reconcile.model_events import AUDITS, model_events, model_refs
 from app.schemas.audits import AuditView
 from app.schemas.base import Page
 from app.service.context import Services
-from lethe.catalogue import NETWORK
+from lethe.catalogue import METHODS
 from lethe.certificates.audits.counts import Logged, logged_audits, method_digest
 from lethe.certificates.audits.report import in_short
 from models import Audit, AuditPair, Model
@@ -107,7 +107,7 @@ def _view(services: Services, session: Session, one: Known) -> AuditView:
     problem = GONE if one.row is None else problem_with(one.row, one.logged)
     shown: dict[str, object] = {}
     if one.logged is not None:
-        method = (name for name in NETWORK if method_digest(name) == one.logged.method)
+        method = (name for name in METHODS if method_digest(name) == one.logged.method)
         shown = {"method": next(method, None), "config_digest": one.logged.config}
     if one.row is not None:
         shown |= _of_row(session, one.row)

@@ -57,7 +57,7 @@ def run(services: Services, forms: Mapping[str, Form] | None = None) -> int:
     forms: by kind of callback. If given, callbacks are sent, otherwise webhooks and mail.
     """
     with services.reading() as session:
-        due = _due(session) if forms is None else _due_callbacks(session)
+        due = due_by_receiver(session) if forms is None else _due_callbacks(session)
     if not due:
         return 0
     with ThreadPoolExecutor(THREADS) as pool:
@@ -74,7 +74,7 @@ def _due_callbacks(session: Session) -> list[list[str]]:
     return [list(session.exec(mine.where(Delivery.lane == one))) for one in lanes]
 
 
-def _due(session: Session) -> list[list[str]]:
+def due_by_receiver(session: Session) -> list[list[str]]:
     """Return the due deliveries of each receiver: mail first, and alarms first within each.
 
     Receivers are chosen before deliveries, so that a receiver of many starves no other.

@@ -72,16 +72,17 @@ async def _first(
     """Post to the first address that accepts a connection."""
     for address in addresses[:-1]:
         try:
-            return await _to(address, target, url, headers, body)
+            return await to_address(address, target, url, headers, body)
         except UnreachableError as error:
             if str(error) != "connection":
                 raise
-    return await _to(addresses[-1], target, url, headers, body)
+    return await to_address(addresses[-1], target, url, headers, body)
 
 
-async def _to(
+async def to_address(
     address: str, target: guard.Target, url: str, headers: Mapping[str, str], body: bytes
 ) -> Answer:
+    """Post to a checked address of the target. Raises UnreachableError."""
     import httpx2  # only where something is sent
 
     parsed = httpx2.URL(url)

@@ -5,18 +5,27 @@ the end of its retention would be signed. So an item is destroyed only if its ow
 say that it was due, and that no hold keeps it; any other is left, and reported.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
+from hashlib import sha256
 from typing import Any
 
-from sqlmodel import Session
+from sqlmodel import Session, col, select
 
 from app.reconcile.case_parts import contact_digest, logged_part, logged_parts
-from app.reconcile.holds import Held
+from app.reconcile.holds import Held, is_released
 from app.reconcile.logged_requests import LoggedRequest, logged_requests, own_requests
+from app.reconcile.model_events import hold_events, proven_leaves
 from app.reconcile.retention import ended_refs
+from app.reconcile.undecided import is_undecided
 from app.service.context import Services
-from models import Artifact, Case, ErasureRequest, Verification
+from lethe.certificates import shape
+from lethe.certificates.bundle import Envelope
+from lethe.certificates.evidence import SCORES
+from lethe.certificates.statement import parse_statement
+from lethe.errors import LetheError
+from lethe.log.entries import HASHEDREKORD
+from models import Artifact, Case, Certificate, ErasureRequest, Verification
 
 
 def confirmed(
@@ -42,15 +51,24 @@ def confirmed(
         ]
     if kind == "key":
         return list(items)
+    if kind == "hold":
+        events = hold_events(services.ledger)
+        return [one for one in items if is_released(one, events.get(one.id, ()), before)]
     logged = logged_requests(services.ledger, services.root_secret, session, items)
+    if kind == "undecided":
+        return [
+            one
+            for one in items
+            if is_undecided(services.ledger, session, one, logged.get(one.id), before, held)
+        ]
     return [
         one
         for one in items
         if (
             _has_ended(one, logged.get(one.id), before, held)
-            and (kind != "evidence" or _is_own(session, one, logged[one.id]))
+            and (kind != "evidence" or _is_own(services, session, one, logged[one.id]))
         )
-        or (kind == "evidence" and _was_put_back(session, one))
+        or (kind == "evidence" and _was_put_back(services, session, one))
     ]
 
 
@@ -62,15 +80,81 @@ def _has_ended(
     return not held.keeps(request, said.model, said.case)
 
 
-def _is_own(session: Session, request: ErasureRequest, said: LoggedRequest) -> bool:
-    """Return whether the evidence that the tables name is that of the request's judgement."""
-    evidence = session.get_one(Artifact, session.get_one(Verification, request.id).evidence_id)
-    return evidence.digest == said.evidence
+def _is_own(
+    services: Services, session: Session, request: ErasureRequest, said: LoggedRequest
+) -> bool:
+    """Return whether the files that the tables name are those of the request's judgements."""
+    if _content_digest(services, session, _evidence(session, request)) != said.evidence:
+        return False
+    return scores_files(services, session, said.scores) is not None
 
 
-def _was_put_back(session: Session, request: ErasureRequest) -> bool:
-    """Return whether the scope of a request was destroyed: nothing opens its entries."""
-    return not request.event_key and request.ref in ended_refs(session, "scope")
+def scores_files(
+    services: Services, session: Session, digests: Iterable[str]
+) -> list[str] | None:
+    """Return the id of a file for each digest of scores, no file twice; None if one is missing.
+
+    Another request may have the same scores in a file of its own.
+    """
+    found: list[str] = []
+    for digest in digests:
+        stored = select(Artifact.id).where(
+            Artifact.kind == SCORES,
+            Artifact.digest == digest,
+            col(Artifact.wrapped_key).is_not(None),
+            col(Artifact.id).not_in(found),
+        )
+        files = (
+            one
+            for one in session.exec(stored.order_by(Artifact.id))
+            if _content_digest(services, session, one) == digest
+        )
+        if (file := next(files, None)) is None:
+            return None
+        found.append(file)
+    return found
+
+
+def _evidence(session: Session, request: ErasureRequest) -> str:
+    return session.get_one(Verification, request.id).evidence_id
+
+
+def _content_digest(services: Services, session: Session, artifact: str) -> str | None:
+    """Return the SHA-256 of a file's content in hex, None if it cannot be opened.
+
+    Whoever writes the tables can give any other file, also a held one, the id and the digest of
+    one that is due: only the content counts.
+    """
+    try:
+        return sha256(services.artifacts.get(session, artifact)).hexdigest()
+    except LetheError:
+        return None
+
+
+def _was_put_back(services: Services, session: Session, request: ErasureRequest) -> bool:
+    """Return whether it is the evidence of a request whose scope was destroyed.
+
+    Nothing opens the entries of such a request, but its certificate, by the log, names its
+    evidence.
+    """
+    if request.event_key or request.ref not in ended_refs(session, "scope"):
+        return False
+    query = select(Certificate).where(Certificate.request_id == request.id)
+    if (row := session.exec(query).first()) is None:
+        return False
+    try:
+        envelope = shape.read(Envelope, row.envelope)
+        leaf = proven_leaves(services.ledger, [row.log_index]).get(row.log_index)
+        signed = sha256(envelope.signed).hexdigest()
+        if leaf is None or (leaf.kind, leaf.digests.get("sha256")) != (HASHEDREKORD, signed):
+            return False
+        certificate = parse_statement(envelope.payload).predicate
+    except LetheError:
+        return False
+    if certificate.request_ref != request.ref:
+        return False
+    digest = _content_digest(services, session, _evidence(session, request))
+    return digest == certificate.retained_set.removal_proof
 
 
 def _is_due(
@@ -98,6 +182,6 @@ def _is_due(
         return False
     if kind == "case" and own:
         return planned and all(_has_ended(one, said, before, held) for one, said in own)
-    if any(said.ended is None or said.due >= before for _, said in own):
+    if any(said.ended is None or max(said.due, said.ended) >= before for _, said in own):
         return False
     return not any(held.keeps(one, said.model, said.case) for one, said in own)

@@ -3,7 +3,7 @@
 They read tables only: `app.purge.confirmed` compares what they find with the log.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
@@ -13,9 +13,18 @@ from sqlmodel.sql.expression import SelectOfScalar
 
 from app.ledger.key_rows import believed
 from app.reconcile.holds import Held
+from app.reconcile.undecided import undecided
 from app.service.access.keys import DESTROYED
 from app.service.requests import CLOSED
-from models import Artifact, Case, ErasureRequest, RequesterKey, RequestEvent, Verification
+from models import (
+    Artifact,
+    Case,
+    ErasureRequest,
+    LegalHold,
+    RequesterKey,
+    RequestEvent,
+    Verification,
+)
 
 Query = SelectOfScalar[Any]
 
@@ -38,12 +47,15 @@ def scope(before: datetime, held: Held, *, planned: bool = False) -> Query:
 def contact(before: datetime, held: Held) -> Query:
     """Select the cases whose contact address is due: all their requests are closed.
 
-    An extension moves the deadline of the request only.
+    An extension moves the deadline of the request only. An answer after the deadline is still
+    to be sent.
     """
     late = col(Case.contact).is_not(None), col(Case.due_at) < before
     needed = select(ErasureRequest.id).where(
         ErasureRequest.case_ref == Case.ref,
-        col(ErasureRequest.state).not_in(CLOSED) | (col(ErasureRequest.due_at) >= before),
+        col(ErasureRequest.state).not_in(CLOSED)
+        | (col(ErasureRequest.due_at) >= before)
+        | (_last() >= before),
     )
     return select(Case).where(*late, ~needed.exists(), ~held.case())
 
@@ -79,6 +91,13 @@ def key(before: datetime, held: Held) -> Query:
     )
 
 
+def hold(before: datetime, held: Held) -> Query:
+    """Select the released holds that are due. held: unused, as no hold keeps another."""
+    return select(LegalHold).where(
+        col(LegalHold.released_at).is_not(None), col(LegalHold.released_at) < before
+    )
+
+
 def bound(session: Session, keyids: Iterable[str]) -> list[RequesterKey]:
     """Return those of the keys that still name their client or subject."""
     keys = [believed(session, RequesterKey, keyid) for keyid in keyids]
@@ -93,19 +112,23 @@ def selected(kind: str, before: datetime, held: Held, *, planned: bool = False) 
     """Return the query of a kind. planned: include items that become due within the run."""
     if kind in ("scope", "case"):
         return (scope if kind == "scope" else case)(before, held, planned=planned)
-    return {"evidence": evidence, "contact": contact, "key": key}[kind](before, held)
+    return _DUE[kind](before, held)
 
 
 def _ended(before: datetime) -> ColumnElement[bool]:
-    last = (
-        select(func.max(RequestEvent.at))
-        .where(col(RequestEvent.request_id) == col(ErasureRequest.id))
-        .scalar_subquery()
-    )
     return (
         col(ErasureRequest.state).in_(CLOSED)
         & (col(ErasureRequest.received_at) < before)
-        & (last < before)
+        & (_last() < before)
+    )
+
+
+def _last() -> ColumnElement[datetime]:
+    """Return the time of a request's last event."""
+    return (
+        select(func.max(RequestEvent.at))
+        .where(col(RequestEvent.request_id) == col(ErasureRequest.id))
+        .scalar_subquery()
     )
 
 
@@ -119,3 +142,12 @@ def _has_evidence() -> ColumnElement[bool]:
         )
     )
     return kept.exists()
+
+
+_DUE: Mapping[str, Callable[[datetime, Held], Query]] = {
+    "undecided": undecided,
+    "evidence": evidence,
+    "contact": contact,
+    "key": key,
+    "hold": hold,
+}

@@ -1,6 +1,7 @@
 """The end of retention: destroys due items, then logs the numbers.
 
-    transaction 1   keys destroyed and rows emptied, each with a row of     durable
+    transaction 1   undecided requests refused, each by its own entry       signed
+                    keys destroyed and rows emptied, each with a row of     durable
                     `retention_removals` that no entry counts yet
     files           unlinked, and the database scrubbed
     transaction 2   one entry that counts those rows                        signed
@@ -28,11 +29,12 @@ from app.ledger.journal import record_retention_event
 from app.ledger.key_rows import key_rows
 from app.ledger.transaction import Transaction
 from app.purge import due
-from app.purge.confirmed import confirmed
+from app.purge.confirmed import confirmed, scores_files
 from app.reconcile.holds import NOTHING, Held, held
 from app.reconcile.retention import cut_offs, items_digest
 from app.service.access.keys import DESTROYED
 from app.service.context import Services
+from app.service.decisions import lapse
 from app.service.intake.following import destroy_proofs
 from app.steps import reached
 from app.vault.scrub import scrub
@@ -40,10 +42,10 @@ from lethe.catalogue import RETAINED
 from lethe.certificates.evidence import SCORES
 from lethe.log.entries import Ended
 from models import (
-    Artifact,
     Callback,
     Case,
     ErasureRequest,
+    LegalHold,
     RequesterKey,
     RequestEvent,
     RetentionRemoval,
@@ -97,7 +99,8 @@ def run(services: Services) -> RetentionRun:
         after: str | None = ""
         while after is not None:
             page = services.ledger.transact(
-                partial(_destroy, services, found, kind, after), checkpoint=False
+                partial(_destroy, services, found, kind, after),
+                checkpoint=kind == "undecided",  # its requests are refused in the log
             )
             found.removed.update(page.removed)
             found.differs[kind] += page.differs
@@ -109,7 +112,7 @@ def run(services: Services) -> RetentionRun:
     services.artifacts.unlink_shredded(services.engine)
     scrub(services.engine)  # if a long reader still needs old pages, the sweep repeats it
     reached("retention.unlinked")
-    found.log_index = services.ledger.transact(_record)
+    found.log_index = services.ledger.transact(log_removals)
     with services.reading() as session:
         found.held = _held(services, session, held(services.ledger, session))
     return found
@@ -192,7 +195,7 @@ def _empty(
     services: Services, tx: Transaction, kind: str, items: Sequence[Any], before: datetime
 ) -> None:
     for one in items:
-        _list(tx.session, kind, _DESTROY[kind](services, tx, one), before, tx.now)
+        _list(tx.session, kind, DESTROY[kind](services, tx, one), before, tx.now)
     tx.session.flush()
 
 
@@ -215,8 +218,10 @@ def _page(
         last = keys[AT_ONCE - 1].keyid if len(keys) > AT_ONCE else None
         return _Page(keys[:AT_ONCE], 0, last)
     rows = session.exec(query.limit(AT_ONCE)).all()
-    items = confirmed(services, session, kind, rows, before, keeps, planned=planned)
     last = getattr(rows[-1], place.key) if len(rows) == AT_ONCE else None
+    if kind == "undecided":  # fsck reports a request whose key is gone: nothing can answer it
+        rows = [one for one in rows if one.event_key]
+    items = confirmed(services, session, kind, rows, before, keeps, planned=planned)
     return _Page(items, len(rows) - len(items), last)
 
 
@@ -224,7 +229,7 @@ def _list(session: Session, kind: str, ref: str, before: datetime, at: datetime)
     session.add(RetentionRemoval(kind=kind, ref=ref, before=before, at=at))
 
 
-def _record(tx: Transaction) -> int | None:
+def log_removals(tx: Transaction) -> int | None:
     """Append an entry for the destroyed items that no entry counts; return its index."""
     session = tx.session
     query = select(RetentionRemoval).where(col(RetentionRemoval.log_index).is_(None))
@@ -246,26 +251,22 @@ def _record(tx: Transaction) -> int | None:
     return index
 
 
+def refuse_undecided(services: Services, tx: Transaction, request: ErasureRequest) -> str:
+    """Refuse a request that nobody decided on, and destroy its inputs; return its ref."""
+    lapse(services, tx, request)
+    return request.ref
+
+
 def destroy_evidence(services: Services, tx: Transaction, request: ErasureRequest) -> str:
     """Destroy the evidence and the scores of a request; return its ref."""
     session = tx.session
     found = session.get_one(Verification, request.id)
     services.artifacts.shred(session, found.evidence_id)
-    for digest in [
-        str(event.payload[SCORES])
-        for event in session.exec(
-            select(RequestEvent).where(RequestEvent.request_id == request.id)
-        ).all()
-        if SCORES in event.payload
-    ]:
-        # Only one file: another request may have the same scores in its own file.
-        kept = select(Artifact.id).where(
-            Artifact.kind == SCORES,
-            Artifact.digest == digest,
-            col(Artifact.wrapped_key).is_not(None),
-        )
-        if (artifact := session.exec(kept.limit(1)).first()) is not None:
-            services.artifacts.shred(session, artifact)
+    query = select(RequestEvent).where(RequestEvent.request_id == request.id)
+    events = session.exec(query.order_by(col(RequestEvent.log_index))).all()
+    digests = [str(one.payload[SCORES]) for one in events if SCORES in one.payload]
+    for artifact in scores_files(services, session, digests) or ():
+        services.artifacts.shred(session, artifact)
     return request.ref
 
 
@@ -310,17 +311,27 @@ def destroy_key(services: Services, tx: Transaction, found: RequesterKey) -> str
     return found.ref or ""
 
 
+def destroy_hold(services: Services, tx: Transaction, found: LegalHold) -> str:
+    """Delete a released hold; return its id. The log keeps that there was one."""
+    tx.session.delete(found)
+    return found.id
+
+
 _PLACE: Mapping[str, Any] = {
+    "undecided": col(ErasureRequest.id),
     "evidence": col(ErasureRequest.id),
     "scope": col(ErasureRequest.id),
     "contact": col(Case.ref),
     "case": col(Case.ref),
     "key": col(RequesterKey.keyid),
+    "hold": col(LegalHold.id),
 }
-_DESTROY: Mapping[str, Callable[[Services, Transaction, Any], str]] = {
+DESTROY: Mapping[str, Callable[[Services, Transaction, Any], str]] = {
+    "undecided": refuse_undecided,
     "evidence": destroy_evidence,
     "scope": destroy_scope,
     "contact": destroy_contact,
     "case": destroy_case,
     "key": destroy_key,
+    "hold": destroy_hold,
 }

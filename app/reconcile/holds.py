@@ -8,8 +8,9 @@ The conditions for queries use columns that such a writer can change too. What d
 request therefore also calls `Held.keeps`, with the model and case of its log entries.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from sqlalchemy import ColumnElement, false, or_
@@ -19,6 +20,7 @@ from app.ledger.journal import opening
 from app.ledger.sequencer import Ledger
 from app.reconcile.case_parts import logged_parts
 from app.reconcile.model_events import hold_events
+from app.reconcile.retention import ended_refs
 from lethe.errors import LetheError
 from lethe.log.entries import CommitmentError, EntryError, Leaf, check_commitment
 from models import Case, ErasureRequest, LegalHold, Model
@@ -26,6 +28,7 @@ from models.database.session import chunks
 
 PLACED, RELEASED = "hold.placed", "hold.released"
 CASE, REQUEST, MODEL = "case", "request", "model"
+ENDED = "hold"  # the kind of `lethe.catalogue.RETAINED`
 LOST = "the log has a legal hold that the database lacks: restore legal_holds from a backup"
 OTHERWISE = "legal_holds has a hold otherwise than the log: restore it from a backup"
 UNTARGETED = (
@@ -102,7 +105,7 @@ def held(ledger: Ledger, session: Session) -> Held:
         ForkedError, LogDamagedError, GuardError: As `model_events`.
     """
     logged = hold_events(ledger)
-    standing, problems = compare(_rows(session), logged)
+    standing, problems = compare(_rows(session), logged, ended_refs(session, ENDED))
     for _, problem in problems:
         if problem != UNLOGGED:
             raise HoldsChangedError(problem)
@@ -168,16 +171,29 @@ def stored(session: Session) -> list[LegalHold]:
     return list(session.exec(query.order_by(col(LegalHold.log_index))))
 
 
+def is_released(hold: LegalHold, leaves: Sequence[tuple[int, Leaf]], before: datetime) -> bool:
+    """Return whether a hold is as logged, and by the log was released before a time."""
+    standing, problems = compare({hold.id: hold}, {hold.id: leaves} if leaves else {})
+    if standing or problems or hold.released_at is None:
+        return False
+    return hold.released_at < before
+
+
 def compare(
-    rows: Mapping[str, LegalHold], logged: Mapping[str, Sequence[tuple[int, Leaf]]]
+    rows: Mapping[str, LegalHold],
+    logged: Mapping[str, Sequence[tuple[int, Leaf]]],
+    ended: Collection[str] = (),
 ) -> tuple[list[LegalHold], list[tuple[int, str]]]:
     """Return the holds in force, and the problems, each with a log index.
 
     A hold is in force until the log has its release, even if the log does not have it yet.
+    ended: ids of the holds whose retention is listed as ended; a released one needs no row.
     """
     standing, problems = [], []
     for ref, leaves in logged.items():
         row, (placed, leaf) = rows.get(ref), leaves[0]
+        if row is None and ref in ended and any(one.event == RELEASED for _, one in leaves):
+            continue
         if row is None:
             problems.append((placed, LOST))
             continue

@@ -18,11 +18,13 @@ from app.reconcile.judgement import CERTIFIED, RECEIVED, VERIFIED, deadline, ope
 from app.reconcile.model_events import proven_leaves
 from app.vault.master import RootSecret
 from app.vault.request_ref import request_ref
+from lethe.certificates.evidence import SCORES
 from lethe.log.entries import ERASURE_EVENT, CommitmentError, EntryError, Leaf
 from models import Case, ErasureRequest, RequestEvent
 from models.database.session import chunks
 
-# What begins a request's retention. A failed request is kept: somebody must still act on it.
+# What begins a request's retention. A failed request waits until it is refused
+# (`app.purge.undecided`): somebody must still act on it.
 ENDS = (CERTIFIED, "request.refused", "request.withdrawn")
 
 
@@ -32,7 +34,8 @@ class LoggedRequest:
 
     model: its model's reference; case: that of its case, if it has one; due: its last deadline;
     ended: the time of its last event, None while it is open; evidence: hex SHA-256 of the last
-    judgement's evidence.
+    judgement's evidence; scores: that of each judgement's scores; events: log index and name of
+    each.
     """
 
     model: str
@@ -40,6 +43,8 @@ class LoggedRequest:
     due: datetime
     ended: datetime | None
     evidence: str | None
+    scores: tuple[str, ...]
+    events: tuple[tuple[int, str], ...]
 
 
 def logged_requests(
@@ -116,4 +121,6 @@ def _read(
         due=datetime.fromisoformat(deadline(events)),
         ended=rows[-1].at if any(one.event in ENDS for one in events) else None,
         evidence=last.get(VERIFIED, {}).get("evidence"),
+        scores=tuple(str(one.payload[SCORES]) for one in events if SCORES in one.payload),
+        events=tuple((one.index, one.event) for one in events),
     )

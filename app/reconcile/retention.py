@@ -16,12 +16,14 @@ def cut_offs(settings: Settings, now: datetime) -> dict[str, datetime]:
     """Return by kind the latest end time of items that are due at `now`."""
     scope = settings.request_retention_days
     days = {
+        "undecided": settings.undecided_retention_days,
         # Evidence that outlives its request could not be compared with the log.
         "evidence": min(settings.evidence_retention_days, scope),
         "scope": scope,
         "contact": settings.contact_retention_days,
         "case": scope,
         "key": settings.key_retention_days,
+        "hold": scope,
     }
     return {kind: now - timedelta(days=kept) for kind, kept in days.items()}
 

@@ -40,6 +40,7 @@ from app.service.requests import close
 from app.service.review import HELD, unapproved
 from app.service.scope import forget_set
 from lethe import canonical
+from lethe.catalogue import data_of
 from models import ErasureRequest, Job, Model, RequesterKey, Round, RoundMember
 
 OPEN = (*STEPS, "summing")
@@ -61,7 +62,7 @@ def open_round(services: Services, wanted: NewRound) -> RoundView:
 
     def effect(tx: Transaction) -> RoundView:
         model = present(tx.session, wanted.model)
-        if model.config["data"] != "masked":
+        if not data_of(model.config).in_rounds:
             raise NotMaskedError("this model is not masked: clients contribute to it directly")
         if model.state not in ("registered", "ready"):
             raise ModelNotReadyError("the model is out of service: see its failure")

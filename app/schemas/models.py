@@ -5,7 +5,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from pydantic import Field, StringConstraints, model_validator
 
 from app.schemas.base import ModelRef, Time, Wire
-from lethe.catalogue import RidgeMethod
+from lethe.catalogue import Data, RidgeMethod
 
 Text = Annotated[str, StringConstraints(max_length=200, pattern=r"^[^\x00-\x1f\x7f]*$")]
 Name = Annotated[Text, StringConstraints(min_length=1)]
@@ -36,11 +36,6 @@ class Extractor(Wire):
     id: Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9._-]{0,63}$")]
     digest: Sha256Hex
     parameters: dict[Text, Text] = Field(default_factory=dict, max_length=32)
-
-
-# Where the rows are. rows: here, sealed. statistics: with the clients, who send integer sums
-# over theirs. masked: likewise, but only the sum over a round of clients is visible here.
-Data = Literal["rows", "statistics", "masked"]
 
 
 class VerificationPolicy(Wire):
@@ -79,6 +74,9 @@ class MaskedOptions(Wire):
     rows: int = Field(default=10, ge=1, le=10**9)
 
 
+RowForm = Literal["features", "inputs", "table", "vectors"]
+
+
 class FamilyManifest(Wire):
     """The members that the manifests of all families have.
 
@@ -87,13 +85,26 @@ class FamilyManifest(Wire):
     cooling_off_seconds: from the approval, or the receipt where none is needed, to the
     execution; until then the request can be withdrawn. trained_by_silos: whether silos, where
     there are any, train the family's models, so that the log has a model's silo keys.
+    row_form: how an upload spells its rows. last_attempt: what the attempt from the retained
+    rows is called.
     """
 
     trained_by_silos: ClassVar[bool] = False
+    row_form: ClassVar[RowForm] = "table"
+    last_attempt: ClassVar[str] = "refit"
 
     ref: ModelRef
     decide: Literal["review", "at-once"] | None = None
     cooling_off_seconds: int = Field(default=0, ge=0, le=30 * 86_400)
+
+    @property
+    def judge_trains(self) -> bool:
+        """Whether the judge needs models that it trains by itself."""
+        return False
+
+    def logged_parts(self) -> dict[str, Any]:
+        """Return parts whose digests are logged by name, beside that of the registration."""
+        return {}
 
     def of_rows(self, **config: Any) -> dict[str, Any]:
         """Return a pinned configuration of a family whose rows are here, without extractor."""
@@ -113,6 +124,7 @@ class NewModel(FamilyManifest):
     public or calibration data, or retraining without an erased record would choose another.
     """
 
+    row_form: ClassVar[RowForm] = "features"
     family: Literal["ridge"] = "ridge"
     method: RidgeMethod = "ridge-exact"
     classes: list[Name] = Field(min_length=2, max_length=10_000)

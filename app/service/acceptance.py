@@ -66,7 +66,7 @@ async def submit(services: Services, submission: Submission) -> Accepted:
     for tried in range(1, CHECKS + 1):
         try:
             with traces.part("request admission"):
-                entered = await services.committer.run(_ADMISSION, (services, submission))
+                entered = await services.committer.run(ADMISSION, (services, submission))
             break
         except ScopeChangedError:  # now the reason can be found
             if tried == CHECKS:
@@ -104,7 +104,7 @@ class _Admission:
         return admit(services, tx, [submission for _, submission in items], answers)
 
 
-_ADMISSION = _Admission()  # one instance: the committer compares handlers
+ADMISSION = _Admission()  # one instance: the committer compares handlers
 
 
 def preview(services: Services, signed: SignedBy, wanted: NewRequest) -> Preview:

@@ -35,7 +35,7 @@ from app.service.access import quota
 from app.service.access.quota import check_limit
 from app.service.context import Services
 from app.service.deadlines import due_at, zone_of
-from app.service.methods import SKETCHED, least_records, offered
+from app.service.methods import least_records, offered
 from app.service.queue import PARKED, head_of_queue
 from app.service.review import Start, start
 from app.service.scope import changed, claim, narrow
@@ -49,6 +49,7 @@ from app.service.signatures import (
 )
 from app.vault.request_ref import request_ref
 from app.vault.wipe import DELETED
+from lethe.catalogue import SKETCHED, data_of
 from lethe.errors import LetheError
 from lethe.signing.http import SignedBy
 from models import Callback, ErasureRequest, Job, Model, Record, RequestEvent
@@ -192,7 +193,7 @@ def choose(model: Offer | None, wanted: NewRequest) -> str:
         raise MethodUnavailableError(
             f"the model does not offer this method: choose among {', '.join(choice)}"
         )
-    sketches = model.config["data"] == "statistics" and SKETCHED in (model.method, method)
+    sketches = data_of(model.config).messages_here and SKETCHED & {model.method, method}
     if sketches and model.method != method:
         # Its clients may send sketches, which no exact method can use.
         raise MethodUnavailableError(f"the model offers no other method than {model.method}")

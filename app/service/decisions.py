@@ -18,6 +18,7 @@ from app.service.methods import last_step
 from app.service.queue import PARKED
 from app.service.releases import close_releases
 from app.service.requests import close, find, require_own_ref, view
+from lethe.catalogue import COMPLAINT, LAPSES, data_of
 from models import ErasureRequest, Job, Model
 
 AWAITING = "needs-decision"
@@ -43,20 +44,8 @@ def decide(services: Services, request_id: str, wanted: Decision, operator: str)
         record_request_event(tx, request, "request.decided", decision)
         model = session.get_one(Model, request.model_id)
         if wanted.decision == "abandon":
-            reason, untouched = request.reason, _is_untouched(job)
-            if untouched and (model.state, model.failure) == ("quarantined", reason):
-                # Otherwise the requests behind it could not be decided.
-                _return_to_service(tx, model)
-            unjudged = not untouched and job.stage != "certify"
-            unjudged = unjudged and (job.stage != "execute" or job.attempt > 1)
-            if unjudged and model.state != "quarantined":
-                model.state, model.failure = "quarantined", reason
-                record_model_event(tx, model.ref, "model.quarantined", {})
-            _destroy_inputs(services, session, job)
-            close_releases(services, tx, request.id)
-            close(services, tx, request, job, "failed", f"abandoned by decision: {reason}")
-            if unjudged:
-                _pass_on(tx, model, reason)
+            said = f"abandoned by decision: {request.reason}"
+            _abandon(services, tx, request, job, "failed", said)
             return None
         if job.stage != PARKED:
             return _try_again(services, session, model, request, job)
@@ -74,6 +63,56 @@ def decide(services: Services, request_id: str, wanted: Decision, operator: str)
     if nudge is not None:
         services.dispatcher.nudge(*nudge)
     return view(services, request_id)
+
+
+def lapse(services: Services, tx: Transaction, request: ErasureRequest) -> None:
+    """Refuse a request that waits for a person long after its deadline; it may be sent again.
+
+    Nothing is executed: what was released for it and what its job would have continued from is
+    destroyed, its claims are released, and the requester is told. Raises as `close`.
+    """
+    job = tx.session.exec(select(Job).where(Job.request_id == request.id)).one()
+    law = request.regulation
+    (reason,), more = LAPSES[law].values(), {"notice": COMPLAINT[law]}
+    if job.done_at is not None:  # it had failed: only its answer was missing
+        request.state, request.reason = "refused", reason
+        record_request_event(tx, request, "request.refused", {"reason": reason, **more})
+    elif request.state == AWAITING:
+        _abandon(services, tx, request, job, "refused", reason, **more)
+    else:
+        _destroy_inputs(services, tx.session, job)
+        close_releases(services, tx, request.id)
+        close(services, tx, request, job, "refused", reason, **more)
+
+
+def _abandon(
+    services: Services,
+    tx: Transaction,
+    request: ErasureRequest,
+    job: Job,
+    state: str,
+    said: str,
+    **more: str,
+) -> None:
+    """End a request that waits for a decision, and quarantine a model that nobody judged.
+
+    state, said, more: as for `close`.
+    """
+    model = tx.session.get_one(Model, request.model_id)
+    reason, untouched = request.reason, _is_untouched(job)
+    if untouched and (model.state, model.failure) == ("quarantined", reason):
+        # Otherwise the requests behind it could not be decided.
+        _return_to_service(tx, model)
+    unjudged = not untouched and job.stage != "certify"
+    unjudged = unjudged and (job.stage != "execute" or job.attempt > 1)
+    if unjudged and model.state != "quarantined":
+        model.state, model.failure = "quarantined", reason
+        record_model_event(tx, model.ref, "model.quarantined", {})
+    _destroy_inputs(services, tx.session, job)
+    close_releases(services, tx, request.id)
+    close(services, tx, request, job, state, said, **more)
+    if unjudged:
+        _pass_on(tx, model, reason)
 
 
 def _is_untouched(job: Job) -> bool:
@@ -100,7 +139,7 @@ def _try_again(
             "was refused, or abandon this one"
         )
     request.reason = None
-    if job.stage == "verify" and model.config["data"] != "masked":
+    if job.stage == "verify" and data_of(model.config).rebuildable:
         _forget_stage(services, session, job)
         request.state, job.stage = "escalated", "execute"
         job.attempt = max(job.attempt, last_step(model.config)) + 1

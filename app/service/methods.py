@@ -10,16 +10,15 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from app.reconcile.judgement import ATTEMPT, ESCALATED, EXECUTED, METHOD
+from app.schemas.families.manifests import manifest_of
 from app.schemas.requests import AttemptView
-from lethe.catalogue import METHODS, TESTED
+from lethe.catalogue import METHODS, TESTED, data_of, family_of
 from models import ErasureRequest, Job, Model, RequestEvent
-
-SKETCHED = "ridge-sketched"  # the only method that takes sketches in place of statistics
 
 
 def offered(config: dict[str, object]) -> tuple[str, ...]:
     """Return the methods for a model of this configuration."""
-    family = config.get("family", "ridge")
+    family = family_of(config)
     return tuple(one.name for one in METHODS.values() if one.model == family)
 
 
@@ -61,10 +60,10 @@ def attempt_view(
 
     The rows of a masked model were never here, so no other attempt is possible.
     """
-    if model.config["data"] == "masked":
+    if not data_of(model.config).rebuildable:
         return None
     number, method = _current(request, job, events)
-    refit = "retrain" if "retrain" in offered(model.config) else "refit"
+    refit = manifest_of(model.config).last_attempt
     if method is None:
         # No entry names it yet: an operator's decision made the model be built from its rows.
         method = request.method if number == 1 or job.done_at is not None else refit

@@ -14,12 +14,14 @@ from sqlmodel.sql.expression import SelectOfScalar
 
 from app.schemas.models import ProgressView
 from app.settings import MOST_COALESCED, Settings
+from lethe.catalogue import data_of
 from models import ErasureRequest, Job, Model
+from models import job as jobs
 from models.database.session import read_by_id
 from models.database.types import clock
 
 # A parked job waits for an answer from outside. It blocks no other job and gets no nudges.
-PARKED = "awaiting"
+PARKED = jobs.PARKED
 
 # The kind of job that rebuilds a quarantined model, and the only one that runs on it.
 MEND = "mend"
@@ -84,7 +86,7 @@ def is_held_back(session: Session, settings: Settings, head: Job, now: datetime)
     """
     if settings.batch_min_requests <= 1:
         return False
-    if session.get_one(Model, head.model_id).config["data"] == "masked":
+    if data_of(session.get_one(Model, head.model_id).config).in_rounds:
         return False  # its requests park, and would hold up the round that releases them
     run, closed = _run(session, head)
     if not run or run[0][1].state != "received":

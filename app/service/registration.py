@@ -1,6 +1,5 @@
 """Registration: a model, its pinned configuration, and its first training set."""
 
-import hashlib
 import secrets
 from collections.abc import Iterator
 from typing import Any
@@ -13,7 +12,6 @@ from app.ledger.transaction import Transaction
 from app.problems import ConflictError, ModelDeletedError, NotOverSilosError
 from app.reconcile.deleted import GONE, require_present
 from app.schemas.families.manifests import Manifest
-from app.schemas.families.networks import NewNetwork
 from app.schemas.models import ModelView
 from app.service.access import silo_keys
 from app.service.context import Services
@@ -23,7 +21,7 @@ from app.service.models.held_out import HeldOutRows
 from app.uploads.checked import CheckedHeldOut, CheckedUpload
 from app.vault.master import UPLOAD, noise_commitment
 from app.vault.wipe import DELETED
-from lethe import canonical
+from lethe.catalogue import data_of
 from lethe.identity import unpack
 from models import Contribution, Model
 from models.person import HELD_OUT
@@ -57,13 +55,7 @@ def register(
         "cooling_off": wanted.cooling_off_seconds,
     }
     digest = digest_of(pinned)
-    policy: dict[str, str] = {}
-    if isinstance(wanted, NewNetwork):
-        # Logged separately: certificates name the policy by this digest.
-        spelling = canonical.encode(wanted.policy.model_dump())
-        policy = {"policy": hashlib.sha256(spelling).hexdigest()}
-        if "canary" in pinned["config"]:
-            policy["canary"] = digest_of(pinned["config"]["canary"])
+    parts = {name: digest_of(part) for name, part in wanted.logged_parts().items()}
     tombstone_key = services.root_secret.seal(
         secrets.token_bytes(32), aad=f"tombstone|{wanted.ref}".encode()
     )
@@ -98,7 +90,7 @@ def register(
         if wanted.trained_by_silos:
             # Under the log's lock: a key that is revoked meanwhile must not be named again.
             silos = silo_keys.registered(services.settings, services.ledger)
-        digests = {"config": digest, **policy, **noise, **silos, **sent_rows}
+        digests = {"config": digest, **parts, **noise, **silos, **sent_rows}
         index = record_model_event(tx, wanted.ref, "model.registered", digests)
         if rows is not None:
             people.add(services, tx, model, _identities(rows))
@@ -122,7 +114,7 @@ def _same_held_out(
     services: Services, tx: Transaction, model: Model, sent: HeldOutRows | None
 ) -> bool:
     """Return whether a model registered without rows has these held-out rows."""
-    if model.config["data"] == "rows":
+    if data_of(model.config).rows_here:
         return True  # they came with the rows
     stored = held_out.stored(services, tx.session, model)
     if stored is None or sent is None:
@@ -138,9 +130,7 @@ def _identities(rows: CheckedHeldOut) -> Iterator[people.RecordIdentity]:
 
 
 def _check_trainable(services: Services, wanted: Manifest) -> None:
-    if not services.settings.silos or not isinstance(wanted, NewNetwork):
-        return
-    if wanted.policy.is_trained_for():
+    if services.settings.silos and wanted.judge_trains:
         raise NotOverSilosError(
             "the judge cannot train on rows that stay at silos: leave lira, rmia, references "
             "and distances out of the policy"

@@ -109,7 +109,7 @@ class Archive:
 
         Raises UploadError if the member is damaged or has another size than its header says.
         """
-        return _read(self._archive, self._members[name], self.headers[name])
+        return read_blocks(self._archive, self._members[name], self.headers[name])
 
     def array(self, name: str) -> NDArray[np.generic]:
         """Return an array whole. Raises UploadError as `blocks`."""
@@ -232,9 +232,10 @@ def _header(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> Header:
     return header
 
 
-def _read(
+def read_blocks(
     archive: zipfile.ZipFile, info: zipfile.ZipInfo, header: Header
 ) -> Iterator[NDArray[np.generic]]:
+    """Yield an array's values in blocks. Raises UploadError if it is not what it declares."""
     step = max(1, BLOCK // header.dtype.itemsize) * header.dtype.itemsize
     filled = 0
     with _readable(), archive.open(info) as member:

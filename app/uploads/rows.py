@@ -12,6 +12,7 @@ would unpack to more than `max_bytes`; OSError if the disk is full or failing.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from types import MappingProxyType
 from typing import Any
 
@@ -19,8 +20,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.problems import BodyTooLargeError, UploadError
+from app.schemas.families.manifests import manifest_of
 from app.schemas.families.networks import PIXELS
-from app.schemas.families.sums import bounds
+from app.schemas.families.scripts import predicts
+from app.schemas.families.sums import bounds, is_summed
+from app.schemas.models import RowForm
 from app.uploads.checked import CheckedHeldOut, CheckedUpload
 from app.uploads.evaluation import ARRAYS as EVALUATION
 from app.uploads.evaluation import FLOATS32, Evaluation
@@ -46,8 +50,7 @@ from app.vault.artifacts import StagedArtifact
 from lethe.identity import COLUMN, HELD_OUT
 
 COMMON, REQUIRED = ("labels", *OWNERS), ("labels", "clients")
-
-
+Parser = Callable[..., CheckedUpload]
 UNMEASURED = (
     "the program writes safetensors, by which only its own code predicts: name a program "
     '"predict" in the script, write ONNX, or leave the held-out rows out'
@@ -63,32 +66,44 @@ def parse_rows(
     max_bytes: int,
     records_required: bool = False,
 ) -> CheckedUpload:
-    """Check uploaded rows for the family of a model's configuration, and pack them."""
-    more: dict[str, Any] = {"max_bytes": max_bytes, "records_required": records_required}
-    family = config.get("family", "ridge")
-    if family == "network":
-        pixels = config["network"]["id"] == PIXELS
-        shape = config["input_shape"]
-        return parse_inputs(body, file, shape=shape, classes=classes, pixels=pixels, **more)
-    if family == "vectors":
-        return parse_vectors(body, file, columns=config["columns"], **more)
-    if "columns" in config:
-        more["missing"] = config.get("missing", True)
-        if "script" in config and (
-            config["script"]["output"] != "onnx" and config["script"]["predict"] is None
-        ):
-            more["unmeasured"] = UNMEASURED
-        if "sums" in config:
-            more["within"] = Within(*bounds(config), config["weighted"])
-        elif config.get("weighted"):
-            more["weights"] = shares
-        more["marks_bins"] = "bins" in config
-        names = config.get("features", [])
-        known = config.get("categories", {})
-        more["categories"] = {names.index(name): len(own) for name, own in known.items()}
-        return parse_table(body, file, columns=config["columns"], classes=classes, **more)
+    """Check uploaded rows in the form of a configuration's family, and pack them."""
+    parse = FORMS[manifest_of(config).row_form](config, classes)
+    return parse(body, file, max_bytes=max_bytes, records_required=records_required)
+
+
+def _features(config: Mapping[str, Any], classes: int) -> Parser:
     dimension, bits = config["dimension"], config["bits"]
-    return parse_upload(body, file, dimension=dimension, classes=classes, bits=bits, **more)
+    return partial(parse_upload, dimension=dimension, classes=classes, bits=bits)
+
+
+def _inputs(config: Mapping[str, Any], classes: int) -> Parser:
+    shape, pixels = config["input_shape"], config["network"]["id"] == PIXELS
+    return partial(parse_inputs, shape=shape, classes=classes, pixels=pixels)
+
+
+def _table(config: Mapping[str, Any], classes: int) -> Parser:
+    more: dict[str, Any] = {"missing": config.get("missing", True)}
+    if not predicts(config):
+        more["unmeasured"] = UNMEASURED
+    if is_summed(config):
+        more["within"] = Within(*bounds(config), config["weighted"])
+    elif config.get("weighted"):
+        more["weights"] = shares
+    more["marks_bins"] = "bins" in config
+    names = config.get("features", [])
+    known = config.get("categories", {})
+    more["categories"] = {names.index(name): len(own) for name, own in known.items()}
+    return partial(parse_table, columns=config["columns"], classes=classes, **more)
+
+
+def _vectors(config: Mapping[str, Any], classes: int) -> Parser:
+    return partial(parse_vectors, columns=config["columns"])
+
+
+# By the form that a family's manifest names.
+FORMS: Mapping[RowForm, Callable[[Mapping[str, Any], int], Parser]] = MappingProxyType(
+    {"features": _features, "inputs": _inputs, "table": _table, "vectors": _vectors}
+)
 
 
 def parse_upload(

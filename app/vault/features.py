@@ -48,7 +48,8 @@ class FeatureVault:
         """
         assert subject.id is not None
         key, generation = new_key(), subject.key_generation + 1
-        block = session.get(FeatureBlock, subject.id)
+        # One that never had a key has no block: no query for each of many new subjects.
+        block = session.get(FeatureBlock, subject.id) if subject.key_generation else None
         if block is None:
             block = FeatureBlock(
                 subject_id=subject.id,

@@ -72,7 +72,7 @@ class Gatherer:
     def start(self, leads: Callable[[], bool]) -> None:
         """Ask every LETHE_WITNESS_SECONDS, in a thread, while this process lives and leads."""
         threading.Thread(
-            target=self._forever, args=(leads,), name="witnesses", daemon=True
+            target=self.ask_for_ever, args=(leads,), name="witnesses", daemon=True
         ).start()
 
     def close(self) -> None:
@@ -91,7 +91,8 @@ class Gatherer:
         self._ask(latest.note, checkpoint)
         return self._store(latest.note, checkpoint)
 
-    def _forever(self, leads: Callable[[], bool]) -> None:
+    def ask_for_ever(self, leads: Callable[[], bool]) -> None:
+        """Begin a round every LETHE_WITNESS_SECONDS while `leads`; one that fails ends none."""
         while True:
             try:
                 if leads():

@@ -5,7 +5,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from sqlmodel import Session, func, select
+from sqlmodel import Session, col, func, select
+from sqlmodel.sql.expression import SelectOfScalar
 
 from app.backup.archive import ARTIFACTS, read_manifest
 from app.backup.check import fsck_installation
@@ -14,14 +15,18 @@ from app.ledger.sequencer import Ledger
 from app.ledger.startup import GUARD, load_ledger
 from app.reconcile.fsck.state import read_state
 from app.service.access import silo_keys
+from app.service.desk.cases import CLOSED_CASE
 from app.settings import Settings
 from app.vault.journal import FILE as JOURNAL
 from app.vault.root import FILE as ROOT
 from app.vault.root import read_roots
-from benchmarks.faults import background, operators
+from benchmarks.faults import auditors, background, operators, rounds
+from lethe.certificates.audits.counts import REPORTED
 from lethe.log.key_changes import MASTER_REVOKED
 from lethe.witness.home import load
 from models import (
+    Audit,
+    Case,
     Contribution,
     ErasureRequest,
     LegalHold,
@@ -68,6 +73,27 @@ def missing(
         case "approved":
             if not _entries(session, "request.approved", value):
                 return f"the log has no approval of {value}"
+        case "case":
+            case = session.get(Case, value)
+            if case is None or not case.parts:
+                return f"the case {value} is not stored"
+        case "closed":
+            case = session.get(Case, value)
+            if case is None or case.closed_at is None or case.contact is not None:
+                return f"the case {value} is not closed, or its contact address is there"
+            closed = select(func.count()).where(col(Case.closed_at).is_not(None))
+            logged = session.exec(_events(CLOSED_CASE)).one()
+            if logged != (number := session.exec(closed).one()):
+                return f"{number} cases are closed, and the log closes {logged}"
+        case "audit":
+            audit = session.get(Audit, value)
+            if audit is None or not session.exec(_events(REPORTED)).one():
+                return f"the log has no report of the audit {value}"
+        case "mended":
+            if not _entries(session, "model.released", value):
+                return f"the log has no return of {value} to service"
+        case "summed":
+            return rounds.why_unsummed(settings, session)
         case "released":
             hold = session.get(LegalHold, value)
             if hold is None or hold.released_at is None:
@@ -134,6 +160,13 @@ def _of_commands(
             assert ledger.entry_key is not None
             if read_state(folder, ledger.entry_key) is None:
                 return "nothing says what was verified"
+        case "mirrored":
+            return auditors.why_unfollowed(settings, ledger.verifier, value)
+        case "evidence":
+            if not auditors.has_evidence(settings, value):
+                return f"the checkpoint {value} that proves an alarm was not kept"
+        case "forked":
+            return auditors.why_forgotten(settings, value)
         case "tidied":
             if (settings.data_dir / ARTIFACTS / value).exists():
                 return f"the orphan {value} is still there"
@@ -147,6 +180,10 @@ def _of_commands(
             if head is None or head.size < value:
                 return "the witness forgot what it cosigned"
     return None
+
+
+def _events(event: str) -> SelectOfScalar[int]:
+    return select(func.count()).where(LogEntry.event == event)
 
 
 def _entries(session: Session, event: str, ref: str) -> int:

@@ -15,12 +15,13 @@ import time
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from sqlalchemy import create_engine, text
-from sqlalchemy.engine import make_url
+from sqlalchemy.engine import URL, make_url
 from sqlalchemy.pool import NullPool
 
 from app.settings import Settings
@@ -110,8 +111,7 @@ def run_case(
     workload = WORKLOADS[case.workload]
     frozen = case.fault is not None and case.fault.mode.startswith("frozen")
     ahead = case.fault is not None and case.fault.mode == "frozen-long"
-    with copied(beginning, place) as settings:
-        settings = prepared(settings, beginning, workload)
+    with copied(prepared(workload, beginning, place), place, workload) as settings:
 
         def strike(tell: Tell) -> None:
             Layer(settings.data_dir, case.fault, lambda what: tell(what, None)).install()
@@ -163,6 +163,7 @@ def run_case(
                     workload,
                     [*told, *fresh],
                     beside=case.beside,
+                    actors=len(children),
                 )
             judgement.lost += [] if left is None else [left]
             tell("judgement", judgement.as_dict())
@@ -194,8 +195,7 @@ def calls_of(
     Raises:
         RuntimeError: It does not end well even so.
     """
-    with copied(beginning, place) as settings:
-        settings = prepared(settings, beginning, workload)
+    with copied(prepared(workload, beginning, place), place, workload) as settings:
 
         def count(tell: Tell) -> None:
             layer = Layer(settings.data_dir, None, lambda _: None)
@@ -215,25 +215,29 @@ def calls_of(
 Tell = Callable[[str, Any], None]
 
 
-def prepared(settings: Settings, beginning: Beginning, workload: Workload) -> Settings:
-    """Do what comes before a workload, in a process of its own; return its settings.
+@cache
+def prepared(workload: Workload, beginning: Beginning, place: Path) -> Beginning:
+    """Do once, in a process of its own, what comes before a workload; return what it leaves.
 
     Raises:
         RuntimeError: It fails.
     """
-    own = settings.model_copy(update=workload.settings)
     before = workload.prepare
-    if before is not None:
+    if before is None:
+        return beginning
+    settings = _copy(beginning, place, workload)
 
-        def prepare(_: Tell) -> None:
-            with opened(own, beginning.key) as made:
-                before(made)
+    def prepare(_: Tell) -> None:
+        with opened(settings, beginning.key) as made:
+            before(made)
 
-        child = Child(prepare, None)
-        child.wait(PATIENCE_S)
-        if child.said or child.hung:
-            raise RuntimeError(f"{workload.name} cannot be prepared: {child.said}")
-    return own
+    child = Child(prepare, None)
+    child.wait(PATIENCE_S)
+    if child.said or child.hung:
+        raise RuntimeError(f"{workload.name} cannot be prepared: {child.said}")
+    return replace(
+        beginning, database_url=settings.resolved_database_url, data_dir=settings.data_dir
+    )
 
 
 def do(settings: Settings, key: PrivateKey, workload: Workload, tell: Tell) -> None:
@@ -249,7 +253,7 @@ def do_in(made: Installation, workload: Workload, tell: Tell) -> None:
     except StuckError as error:
         tell("error", str(error))
     if workload.work:
-        work(made, workload)
+        work(made, workload.ended)
 
 
 @contextmanager
@@ -349,34 +353,44 @@ def _be(run: Callable[[Tell], None], pipe: int, broken: Break | None) -> None:
 
 
 @contextmanager
-def copied(beginning: Beginning, place: Path) -> Iterator[Settings]:
+def copied(beginning: Beginning, place: Path, workload: Workload) -> Iterator[Settings]:
     """Copy a beginning to a folder below `place`; removes it afterwards, and its database."""
+    settings = _copy(beginning, place, workload)
+    try:
+        yield settings
+    finally:
+        url = make_url(settings.resolved_database_url)
+        if url.get_backend_name() != "sqlite":
+            _administer(url, f"DROP DATABASE {url.database} WITH (FORCE)")
+        shutil.rmtree(settings.data_dir.parent)
+
+
+def _copy(beginning: Beginning, place: Path, workload: Workload) -> Settings:
     folder = place / f"case-{os.getpid()}-{time.monotonic_ns()}"
     shutil.copytree(beginning.data_dir, folder / "data")
     url = make_url(beginning.database_url)
-    admin = None
     if url.get_backend_name() == "sqlite":
         assert url.database is not None
-        shutil.copyfile(url.database, folder / "data" / "lethe.db")
         own = url.set(database=str(folder / "data" / "lethe.db"))
+        if Path(url.database).parent != beginning.data_dir:
+            shutil.copyfile(url.database, str(own.database))
     else:
         own = url.set(database=folder.name.replace("-", "_"))
-        admin = create_engine(
-            url.set(database="postgres"), isolation_level="AUTOCOMMIT", poolclass=NullPool
-        )
-        with admin.connect() as connection:
-            copy = f"CREATE DATABASE {own.database} TEMPLATE {url.database} STRATEGY FILE_COPY"
-            connection.execute(text(copy))
-    try:
-        yield Settings(
-            database_url=own.render_as_string(hide_password=False),
-            data_dir=folder / "data",
-            origin=beginning.origin,
-            decide="at-once",
-            stall_seconds=STALL_S,
-        )
-    finally:
-        if admin is not None:
-            with admin.connect() as connection:
-                connection.execute(text(f"DROP DATABASE {own.database} WITH (FORCE)"))
-        shutil.rmtree(folder)
+        copy = f"CREATE DATABASE {own.database} TEMPLATE {url.database} STRATEGY FILE_COPY"
+        _administer(url, copy)
+    settings = Settings(
+        database_url=own.render_as_string(hide_password=False),
+        data_dir=folder / "data",
+        origin=beginning.origin,
+        decide="at-once",
+        stall_seconds=STALL_S,
+    )
+    return settings.model_copy(update=workload.settings)
+
+
+def _administer(url: URL, statement: str) -> None:
+    admin = create_engine(
+        url.set(database="postgres"), isolation_level="AUTOCOMMIT", poolclass=NullPool
+    )
+    with admin.connect() as connection:
+        connection.execute(text(statement))

@@ -40,11 +40,19 @@ def answered(call: Callable[[], Response], *good: int) -> Response:
 def submitted(
     made: Installation, told: Told, records: tuple[str, ...], model: str = MODEL
 ) -> str:
+    """Submit a request for some records until it is acknowledged; return its id."""
+    return asked(made, told, {"level": "sample", "records": list(records)}, model)
+
+
+def asked(
+    made: Installation, told: Told, scope: dict[str, Any], model: str, **fields: Any
+) -> str:
     """Submit one request until it is acknowledged; return its id."""
-    once = {"idempotency-key": "-".join(records)}
-    fields = {"model": model}
+    named = scope.get("records", [scope.get("client")])
+    once = {"idempotency-key": "-".join(named)}
+    fields = {"model": model, **fields}
     accepted = answered(
-        lambda: made.caller.erase_records(*records, fields=fields, headers=once), 202
+        lambda: made.caller.erase(scope, fields=fields, headers=once), 202
     ).json()
     receipt = accepted["receipt"]
     told("request", [accepted["id"], receipt["log_index"], receipt["leaf"]])

@@ -7,10 +7,13 @@ from sqlmodel import Session, col, func, select
 
 from app.backup.check import fsck_installation
 from app.ledger.sequencer import Ledger
+from app.reconcile.case_parts import OPENED as OPENED_CASE
+from app.service.desk.cases import CLOSED_CASE
 from app.settings import Settings
 from benchmarks.faults.acknowledged import Acknowledged, missing
 from benchmarks.faults.clients import OTHER
 from benchmarks.faults.workload import Workload
+from lethe.certificates.audits.counts import REPORTED, STARTED
 from lethe.log.key_changes import MASTER_REVOKED, MASTER_ROTATED
 from models import (
     Certificate,
@@ -20,9 +23,9 @@ from models import (
     ModelVersion,
     Record,
     RequestEvent,
+    SiloTask,
     Tombstone,
 )
-from tests.small import ROWS
 
 # Events that the log may have once for each request, model or key; `kind` of a certificate.
 ONCE = (
@@ -33,7 +36,10 @@ ONCE = (
     "model.registered",
     "model.deleted",
     "key.registered",
+    "model.released",
 )
+# Events that the log may have once for each operator or officer who did the same.
+EACH_ONCE = (STARTED, REPORTED, OPENED_CASE, CLOSED_CASE)
 # Each is of another key, and no ref names them.
 KEYS_ONCE = ("key.rotated", "key.revoked", MASTER_ROTATED, MASTER_REVOKED)
 
@@ -59,17 +65,19 @@ def judge(
     told: Acknowledged,
     *,
     beside: bool = False,
+    actors: int = 1,
 ) -> Judgement:
     """Compare what clients were told with what is stored, and what is stored with itself.
 
-    beside: two did the same at once.
+    beside: two did the same at once. actors: how many did the same in all, none of them because
+    another had failed.
     """
     found = Judgement()
     with Session(ledger.engine) as session:
         for kind, value in told:
             if (why := missing(settings, ledger, session, kind, value)) is not None:
                 found.lost.append(f"{kind}: {why}")
-        found.duplicated += doubled(session, 2 if beside and workload.each else 1)
+        found.duplicated += doubled(session, 2 if beside and workload.each else 1, actors)
         stored = session.exec(select(func.count()).select_from(ErasureRequest)).one()
         if stored > workload.requests:
             found.duplicated.append(f"{stored} requests are stored of {workload.requests}")
@@ -79,24 +87,21 @@ def judge(
     return found
 
 
-def doubled(session: Session, rotations: int = 1) -> list[str]:
+def doubled(session: Session, rotations: int = 1, actors: int = 1) -> list[str]:
     """Return what the log or a model has twice, and certificates that only the log has.
 
-    rotations: of one kind of key, that the log may have.
+    rotations: of one kind of key, that the log may have. actors: who may each open a case or
+    start an audit.
     """
     found = []
     entries = select(LogEntry.event, LogEntry.ref).where(col(LogEntry.event).in_(ONCE))
     for (event, ref), number in Counter(session.exec(entries).all()).items():
         if number > 1:
             found.append(f"{event} of {ref}: {number} entries")
-    for event in (
-        "key.rotated",
-        "key.revoked",
-        MASTER_ROTATED,
-        MASTER_REVOKED,
-    ):  # each of another key: no ref names them
+    for event in (*KEYS_ONCE, *EACH_ONCE):
         count = select(func.count()).where(LogEntry.event == event)
-        if (number := session.exec(count).one()) > rotations:
+        most = rotations if event in KEYS_ONCE else actors
+        if (number := session.exec(count).one()) > most:
             found.append(f"{event}: {number} entries")
     certificates = set(session.exec(select(Certificate.log_index)))
     leaves = session.exec(select(LogEntry.index).where(LogEntry.kind == "hashedrekord")).all()
@@ -115,13 +120,15 @@ def _unfinished(session: Session, workload: Workload, found: Judgement) -> None:
         events = session.exec(select(RequestEvent.event)).all()
         found.stuck.append(f"requests {states}, models {models}, events {events}")
         return
+    if left := session.exec(select(SiloTask.id)).all():
+        found.stuck.append(f"{len(left)} tasks of silos are left of a job that is done")
     if workload.requests:
         model = session.exec(select(Model).where(Model.ref == workload.model)).one()
         own = select(func.count()).where(Record.model_id == model.id)
-        left = session.exec(own).one()
+        kept = session.exec(own).one()
         gone = session.exec(select(func.count()).select_from(Tombstone)).one()
-        if (left, gone) != (ROWS - workload.records, workload.records):
-            found.stuck.append(f"{left} records are left, and {gone} tombstones there")
+        if (kept, gone) != (workload.rows - workload.records, workload.records):
+            found.stuck.append(f"{kept} records are left, and {gone} tombstones there")
     if workload.name == "register":
         numbers = session.exec(
             select(ModelVersion.number)

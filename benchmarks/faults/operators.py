@@ -5,13 +5,15 @@ from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 
+from sqlmodel import Session, col, select
+
 from app.backup.archive import read_manifest, write_backup
 from app.backup.beats import Beat, write_beat
 from app.backup.check import fsck_installation
 from app.backup.errors import BackupError
 from app.backup.follower import following
 from app.backup.pieces import as_backup
-from app.backup.reapply import log_people, log_quarantines, unlogged
+from app.backup.reapply import WHY, log_people, log_quarantines, unlogged
 from app.backup.recovery import recover_entries
 from app.backup.restore import restore
 from app.keys.log import logged_keys
@@ -25,19 +27,21 @@ from app.problems import ConflictError
 from app.reconcile.fsck.state import Verified, write_state
 from app.reconcile.journal import RESTORED
 from app.service.access.rotate_silo import revoke_silo, rotate_silo
+from app.service.queue import MEND
 from app.settings import Settings
 from app.vault.master import RootSecret
-from benchmarks.faults.clients import register
+from benchmarks.faults.auditors import served
+from benchmarks.faults.clients import answered, register
 from benchmarks.faults.workload import StuckError, Told, tried
 from lethe.files import PARTIAL
-from lethe.log.fetch import MissingFileError
 from lethe.log.follow import mirror_log
 from migrations.runner import upgrade
+from models import Job, Model
 from models.database.session import opened_engine
 from models.database.types import utcnow
 from tests import small_network
 from tests.installation import Installation
-from tests.small import pack
+from tests.small import MODEL, pack
 from workers.jobs.sweep import clean_again
 from workers.silos import keys as silo_keys
 
@@ -200,13 +204,7 @@ def backed_up(made: Installation) -> None:
         write_backup(settings, made.services.engine, folder, settings.data_dir / COPIED)
     assert made.caller.erase_records("r1").status_code == 202
 
-    def fetch(path: str) -> bytes:
-        answer = made.caller.http.get(f"/v1/log/{path}")
-        if answer.status_code != 200:
-            raise MissingFileError(path)
-        return answer.content
-
-    mirror_log(fetch, made.services.ledger.verifier, settings.data_dir / MIRROR)
+    mirror_log(served(made), made.services.ledger.verifier, settings.data_dir / MIRROR)
 
 
 def restored(made: Installation, told: Told) -> None:
@@ -255,6 +253,30 @@ def fsck(made: Installation, told: Told) -> None:
 
     tried(once)
     told("checked", STATE)
+
+
+def quarantined(made: Installation) -> None:
+    """Take the model out of service, as a restore does."""
+    with Session(made.services.engine) as session:
+        model = session.exec(select(Model).where(Model.ref == MODEL)).one()
+        model.state, model.failure = "quarantined", WHY
+        session.commit()
+    log_quarantines(made.services.ledger, [MODEL])
+
+
+def mend(made: Installation, told: Told) -> None:
+    """Have the model rebuilt from its rows and returned to service."""
+    path = f"/v1/models/{MODEL}/mend"
+    # It is in service again if it was mended before the fault.
+    answered(lambda: made.caller.operator("POST", path), 202, 409)
+    told("mended", MODEL)
+
+
+def is_mended(session: Session) -> bool:
+    """Return whether the model is in service, and no job to mend it is left."""
+    state = session.exec(select(Model.state).where(Model.ref == MODEL)).one()
+    left = select(Job.id).where(Job.kind == MEND, col(Job.done_at).is_(None))
+    return state == "ready" and session.exec(left).first() is None
 
 
 def orphaned(made: Installation) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from benchmarks.faults.case import Case
-from benchmarks.faults.layer import MODES, ROOT, Fault
+from benchmarks.faults.layer import MODES, ROOMS, ROOT, Fault
 
 Calls = Mapping[str, Mapping[str, int]]  # of each workload, how often each site is called
 # What becomes durable, or public: twice as interesting with a second process beside.
@@ -94,21 +94,30 @@ _CALLS = {
     "ftruncate", "write_bytes", "write_text", "mkstemp", "commit", "write_durably",
     "write_all_durably", "open_durably", "sync_directory",
 }  # fmt: skip
-SERVED = ("app", "models", "workers/jobs", "workers/families")
+# Rooms that make nothing durable of the service, a silo, a client or an auditor.
+ASIDE = {
+    "app/cli/": "a command's own files, and what it stores for who repeats it",
+    "lethe/cli/": "files that a person asked for",
+    "lethe/estimators/": "nothing: `unlink` takes a row out of a tree",
+    "workers/cli/": "files that a person asked for",
+    "workers/data/": "scratch, gone when the process ends",
+    "workers/demo/": "demonstrations",
+    "workers/mlflow_store.py": "scratch, until it is uploaded",
+    "workers/training/": "scratch of a confined process, gone when it ends",
+}
 
 
 def places() -> list[tuple[str, int, int, str]]:
-    """Return where the service's source makes something durable: file, first, last line, call.
+    """Return where the product makes something durable: file, first, last line, call.
 
-    What only command lines, demonstrations and clients write is not the service's.
+    Of every room that the layer watches, but those that are ASIDE.
     """
     found = []
-    for room in SERVED:
-        for path in sorted((ROOT / room).rglob("*.py")):
+    for room in ROOMS:
+        for path in sorted(Path(room).rglob("*.py")):
             name = path.relative_to(ROOT).as_posix()
-            if name.startswith(("app/cli/", "app/console/", "app/intake/")):
-                continue
-            found += [(name, *place) for place in _places_in(path)]
+            if not name.startswith(tuple(ASIDE)):
+                found += [(name, *place) for place in _places_in(path)]
     return found
 
 

@@ -15,10 +15,10 @@ from sqlalchemy import update
 from sqlmodel import Session, col
 
 from app.settings import Settings
-from models import Job
+from models import Audit, AuditPair, Job
 from models.database.types import utcnow
 from tests.installation import Installation
-from tests.small import MODEL
+from tests.small import MODEL, ROWS
 
 T = TypeVar("T")
 Told = Callable[[str, Any], None]
@@ -30,11 +30,12 @@ class StuckError(Exception):
     """Somebody was refused what they may do, or was not answered in TRIES tries."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Workload:
     """Something that is done, and when it has ended.
 
-    records: that are erased from `model` in the end. requests: how many are stored in the end.
+    records: that are erased of the `rows` of `model` in the end. requests: how many are stored
+    then.
     """
 
     name: str
@@ -44,6 +45,7 @@ class Workload:
     requests: int = 0
     state: str = "certified"  # that the requests end in
     model: str = MODEL
+    rows: int = ROWS
     settings: dict[str, Any] = field(default_factory=dict)
     work: bool = False  # a worker runs beside it
     prepare: Callable[[Installation], None] | None = None  # done before, without a fault
@@ -53,21 +55,26 @@ class Workload:
     left: Callable[[Settings], str | None] = lambda _: None
 
 
-def work(made: Installation, workload: Workload) -> None:
-    """Be a worker with its schedule until the workload has ended, for SWEEPS sweeps at most.
+def work(made: Installation, ended: Callable[[Session], bool]) -> None:
+    """Be a worker with its schedule until `ended`, for SWEEPS sweeps at most.
 
     An error ends a task, not the worker: it is logged, and the next sweep comes.
     """
     for _ in range(SWEEPS):
-        with suppress(Exception):
-            made.drain()
-        with suppress(Exception):
-            end_leases(made)
-            made.dispatcher.nudges.clear()
-            made.dispatcher.sweep(made.services)
+        work_once(made)
         with suppress(Exception), made.services.reading() as session:
-            if workload.ended(session):
+            if ended(session):
                 return
+
+
+def work_once(made: Installation) -> None:
+    """Run what is queued, and once what the schedule finds."""
+    with suppress(Exception):
+        made.drain()
+    with suppress(Exception):
+        end_leases(made)
+        made.dispatcher.nudges.clear()
+        made.dispatcher.sweep(made.services)
 
 
 def end_leases(made: Installation) -> None:
@@ -76,8 +83,10 @@ def end_leases(made: Installation) -> None:
     with Session(made.services.engine) as session:
         connection = session.connection()
         connection.execute(update(Job).values(created_at=past))
-        held = col(Job.lease_until).is_not(None)
-        connection.execute(update(Job).where(held).values(lease_until=past))
+        for table in (Job, AuditPair):
+            held = col(table.lease_until).is_not(None)
+            connection.execute(update(table).where(held).values(lease_until=past))
+        connection.execute(update(Audit).values(nudged_at=past))
         session.commit()
 
 

@@ -4,7 +4,15 @@ from collections.abc import Callable
 
 from sqlmodel import Session, select
 
-from benchmarks.faults import background, clients, officers, operators
+from benchmarks.faults import (
+    auditors,
+    background,
+    clients,
+    networks,
+    officers,
+    operators,
+    rounds,
+)
 from benchmarks.faults.workload import Workload
 from models import Contribution, ErasureRequest, Model
 
@@ -64,6 +72,7 @@ WORKLOADS = {
             prepare=officers.reviewed,
             work=True,
         ),
+        Workload("case", officers.case, officers.are_closed, 2, 1, work=True),
         Workload("hold", officers.hold),
         Workload(
             "retain",
@@ -73,6 +82,52 @@ WORKLOADS = {
             1,
             settings=officers.DUE,
             prepare=officers.erased,
+        ),
+        Workload(
+            "round",
+            rounds.learn_and_erase,
+            rounds.is_erased,
+            2,
+            1,
+            model=rounds.MODEL,
+            prepare=rounds.enrolled,
+            work=True,
+        ),
+        Workload(
+            "network",
+            networks.learn,
+            _CERTIFIED,
+            networks.GONE,
+            1,
+            model=networks.MODEL,
+            rows=networks.ROWS,
+            work=True,
+        ),
+        Workload(
+            "silos",
+            networks.retrain_on_silos,
+            _CERTIFIED,
+            networks.GONE,
+            1,
+            model=networks.MODEL,
+            rows=networks.ROWS,
+            settings=networks.SILOS,
+            prepare=networks.trained_on_silos,
+            work=True,
+        ),
+        Workload(
+            "audit",
+            networks.audit,
+            networks.are_reported,
+            prepare=networks.trained,
+            work=True,
+        ),
+        Workload(
+            "mend",
+            operators.mend,
+            operators.is_mended,
+            prepare=operators.quarantined,
+            work=True,
         ),
         Workload("rotate", operators.rotate),
         Workload("rotate-log", operators.replace_log_key, each=True),
@@ -102,6 +157,14 @@ WORKLOADS = {
             requests=1,
             prepare=background.receiver,
         ),
+        Workload(
+            "watch",
+            auditors.watch,
+            requests=1,
+            prepare=auditors.mirrored,
+            left=auditors.unmirrored,
+        ),
+        Workload("fork", auditors.see_a_fork),
         Workload("witness", background.cosigned, requests=1, prepare=background.witness),
     )
 }

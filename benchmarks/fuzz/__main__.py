@@ -10,6 +10,7 @@ each target has had a million, and to the corpus. docs/benchmarks/faults.md has 
 
 import argparse
 import json
+import shutil
 import sys
 import time
 from pathlib import Path
@@ -48,6 +49,9 @@ def main() -> None:
     if unknown := set(arguments.targets) - set(TARGETS):
         parser.error(f"unknown: {', '.join(sorted(unknown))}; known are {', '.join(TARGETS)}")
     names = list(every(iter(arguments.targets or TARGETS), arguments.part))
+    for name in [one for one in names if not _is_possible(one)]:
+        print(f"{name:22} left out: needs `{TARGETS[name].needs}` on PATH", file=sys.stderr)
+        names.remove(name)
     if arguments.campaign is not None:
         sys.exit(_go_on(arguments, names))
     results = []
@@ -65,6 +69,11 @@ def main() -> None:
     if arguments.json is not None:
         arguments.json.write_text(json.dumps(results, indent=2) + "\n")
     sys.exit(any(one["crashes"] for one in results))
+
+
+def _is_possible(name: str) -> bool:
+    needs = TARGETS[name].needs
+    return not needs or shutil.which(needs) is not None
 
 
 def _go_on(arguments: argparse.Namespace, names: list[str]) -> bool:

@@ -22,7 +22,7 @@ from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Any
 
-from benchmarks.fuzz.target import Target
+from benchmarks.fuzz.target import Target, Way
 from tests.servers import in_memory
 
 ROOT = Path(__file__).parents[2]
@@ -185,8 +185,8 @@ def _once(target: Target, data: bytes, found: Found) -> str:
     begun = time.monotonic()
     signal.setitimer(signal.ITIMER_REAL, HANG_S)
     try:
-        target.read(data)
-        way = "read"
+        value = target.read(data)
+        way = f"read: {value}" if isinstance(value, Way) else "read"
         found.read += 1
     except target.refusals as error:
         way = _where(error)

@@ -192,7 +192,7 @@ def verify_head(
     base = None if plain is None else plain.base(method, target_uri, lines)
     if plain is None or base is None or not _verifies(key, algorithm, plain.signature, base):
         message = _Message(method, target_uri, headers)
-        _check_signature(message, fields.keyid, key, algorithm)
+        check_signature(message, fields.keyid, key, algorithm)
     return SignedBy(
         keyid=fields.keyid,
         nonce=fields.nonce,
@@ -281,9 +281,10 @@ class _Verifier(HTTPMessageVerifier):
         """Do nothing: the library reads the wall clock; _check_window uses the given time."""
 
 
-def _check_signature(
+def check_signature(
     message: _Message, keyid: str, key: PublicKey, algorithm: Algorithm
 ) -> None:
+    """Verify a signature in general (RFC 9421). Raises a SignatureError otherwise."""
     verifier = _Verifier(
         signature_algorithm=ALGORITHMS[algorithm],
         key_resolver=MappingKeyResolver(public_keys={keyid: key}, private_keys={}),

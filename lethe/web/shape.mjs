@@ -36,10 +36,11 @@ function within(name, shape, value) {
 
 // --- RFC 8785 ---------------------------------------------------------------------------
 
+const NOT_CANONICAL = "the JSON is valid but not in RFC 8785 canonical form";
 const SHORT = { "\b": "\\b", "\t": "\\t", "\n": "\\n", "\f": "\\f", "\r": "\\r" };
 
 function quoted(text) {
-  if (!isUnicode(text)) throw new Refused("the bytes are not valid JSON");
+  if (!isUnicode(text)) throw new Refused(NOT_CANONICAL);
   const escaped = text.replace(/["\\\u0000-\u001f]/g, (character) => {
     if (character === '"' || character === "\\") return `\\${character}`;
     const code = character.charCodeAt(0).toString(16).padStart(4, "0");
@@ -58,24 +59,34 @@ export function canonical(value) {
   if (typeof value === "string") return quoted(value);
   // Appendix B: larger integers are not interoperable, and no format here has a number.
   if (/^-?\d+$/.test(value) && !Number.isSafeInteger(value)) {
-    throw new Refused("the bytes are not valid JSON");
+    throw new Refused(NOT_CANONICAL);
   }
   return String(value);
+}
+
+const MOST_NESTED = 64; // objects and arrays within each other
+
+function isDeep(value) {
+  const isOpen = (one) => one !== null && typeof one === "object";
+  let level = [value].filter(isOpen);
+  for (let depth = 0; depth < MOST_NESTED && level.length; depth += 1) {
+    level = level.flatMap((one) => Object.values(one).filter(isOpen));
+  }
+  return level.length > 0;
 }
 
 // The value of canonical JSON; throws Refused for any other bytes.
 export function parse(bytes) {
   let value;
-  let spelled;
   try {
     value = JSON.parse(new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(bytes));
-    spelled = utf8(canonical(value));
   } catch {
-    throw new Refused("the bytes are not valid JSON");
+    value = undefined;
   }
-  if (!equal(spelled, bytes)) {
-    throw new Refused("the JSON is valid but not in RFC 8785 canonical form");
+  if (value === undefined || isDeep(value)) {
+    throw new Refused(`the bytes are not valid JSON, or nested more than ${MOST_NESTED} deep`);
   }
+  if (!equal(utf8(canonical(value)), bytes)) throw new Refused(NOT_CANONICAL);
   return value;
 }
 

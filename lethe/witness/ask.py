@@ -5,9 +5,13 @@ or lie. In each case the caller gets lines that verify, or an error that says wh
 happened.
 """
 
+import queue
+import threading
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from http import HTTPStatus
+from typing import TYPE_CHECKING
 
 from lethe.errors import LetheError
 from lethe.log.checkpoint import Checkpoint, CheckpointError
@@ -24,8 +28,11 @@ from lethe.witness.protocol import (
     parse_size,
 )
 
+if TYPE_CHECKING:
+    from httpx2 import Client
+
 TIMEOUT_S = 5.0  # for each connect, read and write
-WHOLE_S = 15.0  # for the body of an answer
+WHOLE_S = 15.0  # for a call as a whole
 MAX_ANSWER = 64 * 1024  # bytes; ten ML-DSA-44 lines have 33,000
 SKEW_S = 300.0  # maximum difference of a cosignature's time from the local clock
 PATIENCE = 3  # calls per request: concurrent ones may advance the witness meanwhile
@@ -81,8 +88,10 @@ class Asker:
         import httpx2
 
         self._url, self._keys, self._clock = url.rstrip("/"), tuple(keys), clock
-        self._client = httpx2.Client(timeout=TIMEOUT_S, follow_redirects=False)
-        self._errors = (httpx2.HTTPError, httpx2.InvalidURL)
+        self._new_client = partial(httpx2.Client, timeout=TIMEOUT_S, follow_redirects=False)
+        self._client = self._new_client()
+        # RuntimeError: the client was closed, because its answer took too long.
+        self._errors = (httpx2.HTTPError, httpx2.InvalidURL, RuntimeError)
         self._size = 0
 
     def close(self) -> None:
@@ -190,16 +199,40 @@ class Asker:
         return Cosigned(tuple(own), tuple(key.vkey for key in verified))
 
     def _call(self, method: str, path: str, content: bytes | None) -> tuple[int, bytes]:
-        until, data = time.monotonic() + WHOLE_S, b""
-        url = f"{self._url}/{path}"
+        """Call in a thread, which is abandoned if it takes too long.
+
+        A witness that sends a byte of a header now and then could keep a call open for ever.
+        """
+        found: queue.SimpleQueue[tuple[int, bytes] | Exception] = queue.SimpleQueue()
+        client = self._client
+
+        def call() -> None:
+            try:
+                found.put(self._answer(client, method, f"{self._url}/{path}", content))
+            except Exception as error:
+                found.put(error)
+
+        threading.Thread(target=call, name="witness", daemon=True).start()
         try:
-            with self._client.stream(method, url, content=content) as answer:
+            answer = found.get(timeout=WHOLE_S)
+        except queue.Empty:
+            self._client = self._new_client()
+            client.close()
+            raise DownError("its answer takes too long") from None
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    def _answer(
+        self, client: "Client", method: str, url: str, content: bytes | None
+    ) -> tuple[int, bytes]:
+        data = b""
+        try:
+            with client.stream(method, url, content=content) as answer:
                 for chunk in answer.iter_raw():
                     data += chunk
                     if len(data) > MAX_ANSWER:
                         raise LyingError("its answer is larger than any can be")
-                    if time.monotonic() > until:
-                        raise DownError("its answer takes too long")
                 return answer.status_code, data
         except self._errors as error:
             raise DownError(f"it cannot be reached: {type(error).__name__}") from None

@@ -3,6 +3,7 @@
 heads/<SHA-256 of origin>.json     size, root and time of the last head, to be signed
 heads/<SHA-256 of origin>.note     the last checkpoint with the cosignature lines of the answer
 evidence/<SHA-256 of origin>-<…>   requests that the log signed and that contradict the head
+unproven/<SHA-256 of origin>-<…>   requests with a checkpoint that no proof connects to the head
 
 A crash between head and answer leaves a head without a delivered cosignature: the log asks
 again and gets one. It never leaves an answer without its head.
@@ -17,11 +18,13 @@ from lethe import canonical
 from lethe.canonical import format_base64, parse_base64
 from lethe.errors import LetheError
 from lethe.files import write_durably
+from lethe.log.checkpoint import Checkpoint
 from lethe.log.cosignature import MAX_TIME
 from lethe.log.tree import HASH_SIZE, MAX_SIZE
 from lethe.records import dataclass
 
 MOST_EVIDENCE = 16  # requests kept per log: one is proof enough
+MOST_UNPROVEN = 256  # of different checkpoints: the newest replace the oldest
 
 
 class StateError(LetheError):
@@ -45,6 +48,7 @@ class Heads:
 
     def __init__(self, directory: Path) -> None:
         self._heads, self._evidence = directory / "heads", directory / "evidence"
+        self._unproven = directory / "unproven"
         if not self._heads.is_dir():
             raise StateError(
                 f"{self._heads} is missing: a witness that forgot what it cosigned could "
@@ -100,16 +104,42 @@ class Heads:
         except FileNotFoundError:
             return None
 
-    def keep(self, origin: str, request: bytes) -> None:
-        """Store a request that the log signed, as evidence; duplicates are stored once."""
-        prefix = origin_hash(origin)
-        kept = list(self._evidence.glob(f"{prefix}-*"))
-        path = self._evidence / f"{prefix}-{sha256(request).hexdigest()[:16]}"
+    def keep(self, checkpoint: Checkpoint, request: bytes) -> None:
+        """Store a request whose checkpoint contradicts the head; each checkpoint is kept once.
+
+        Only the log can sign such a checkpoint, so nobody else fills the place.
+        """
+        path = self._evidence / _name(checkpoint)
+        kept = list(self._evidence.glob(f"{origin_hash(checkpoint.origin)}-*"))
         if path not in kept and len(kept) < MOST_EVIDENCE:
             write_durably(path, request)
 
+    def keep_unproven(self, checkpoint: Checkpoint, request: bytes) -> None:
+        """Store a request whose proof is false; each checkpoint is kept once.
+
+        Anybody can send an honest checkpoint with a false proof. But of a fork, the log has no
+        other: compared with the log, its checkpoint shows which.
+        """
+        self._unproven.mkdir(mode=0o700, exist_ok=True)
+        path = self._unproven / _name(checkpoint)
+        kept = list(self._unproven.glob(f"{origin_hash(checkpoint.origin)}-*"))
+        if path in kept:
+            return
+        if len(kept) >= MOST_UNPROVEN:
+            min(kept, key=lambda one: one.stat().st_mtime_ns).unlink()
+        write_durably(path, request)
+
+    def resolve(self, checkpoint: Checkpoint) -> None:
+        """Drop what was kept as unproven of a checkpoint that a proof connects to the head."""
+        (self._unproven / _name(checkpoint)).unlink(missing_ok=True)
+
     def _path(self, origin: str, kind: str) -> Path:
         return self._heads / f"{origin_hash(origin)}.{kind}"
+
+
+def _name(checkpoint: Checkpoint) -> str:
+    tree = sha256(b"%d %b" % (checkpoint.size, checkpoint.root)).hexdigest()[:16]
+    return f"{origin_hash(checkpoint.origin)}-{tree}"
 
 
 def origin_hash(origin: str) -> str:

@@ -6,7 +6,8 @@ logs               `lethe.witness.logs`; a line that begins with # is a comment
 heads/, evidence/  `lethe.witness.heads`
 """
 
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from cryptography.exceptions import UnsupportedAlgorithm
@@ -56,14 +57,14 @@ def create(directory: Path, name: str, logs: Sequence[NoteVerifier]) -> tuple[Co
     return cosigners
 
 
-def load(directory: Path) -> Witness:
+def load(directory: Path, clock: Callable[[], float] = time.time) -> Witness:
     """Open a witness for `serve`, exclusively until it is closed.
 
     Raises HomeError: a key or the list of logs is missing or malformed; StateError: its state
     is missing, or another process uses it.
     """
     cosigners = [_cosigner(directory, stem) for stem in KEYS]
-    return Witness(cosigners, LogList(directory).keys, Heads(directory))
+    return Witness(cosigners, LogList(directory).keys, Heads(directory), clock)
 
 
 def _cosigner(directory: Path, stem: str) -> Cosigner:

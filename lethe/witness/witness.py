@@ -117,19 +117,21 @@ class Witness:
         self, held: Head | None, request: AddCheckpoint, checkpoint: Checkpoint, body: bytes
     ) -> None:
         size, root = (0, EMPTY_ROOT) if held is None else (held.size, held.root)
-        try:
-            if checkpoint.size == size and checkpoint.root != root:
+        if checkpoint.size == size and checkpoint.root != root:
+            # The log signed both, so together they prove the fork.
+            log.error("a log signed another tree of the size of its head; the request is kept")
+            self.heads.keep(checkpoint, body)
+            if request.old == size:
                 raise InconsistentError("another root was cosigned for this very size")
-            if request.old == size:
-                _check_proof(size, root, request.proof, checkpoint)
-        except InconsistentError:
-            # The log signed it, so both checkpoints together prove the fork.
-            log.error("a log signed what does not extend its last head; the request is kept")
-            self.heads.keep(checkpoint.origin, body)
-            if request.old == size:
-                raise
         if request.old != size:
             raise OldSizeError(size)
+        try:
+            _check_proof(size, root, request.proof, checkpoint)
+        except InconsistentError:
+            log.error("a request's proof is false; it is kept, as its checkpoint may be a fork")
+            self.heads.keep_unproven(checkpoint, body)
+            raise
+        self.heads.resolve(checkpoint)
 
 
 def _check_proof(

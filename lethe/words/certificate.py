@@ -6,7 +6,7 @@ PASS, and for rows that the verifier did not see, that it did not see them.
 
 from collections.abc import Iterator, Mapping
 
-from lethe.catalogue import ATTACKS
+from lethe.catalogue import ATTACKS, data_of
 from lethe.certificates.statement import CheckPart, Predicate
 from lethe.words.texts import Texts
 
@@ -35,7 +35,7 @@ def in_words(predicate: Predicate, texts: Texts) -> str:
 def finding(predicate: Predicate, texts: Texts) -> str:
     """Return what the verifier found about the published model."""
     parameters = predicate.method.parameters
-    unseen = parameters.get("data", "rows") != "rows"
+    unseen = not data_of(parameters).rows_here
     name = "refitted" if is_refitted(predicate) else str(predicate.guarantee.class_)
     kept = "unseen" if unseen else "seen"
     own = texts.sections["certificate"]
@@ -74,7 +74,7 @@ def untested(predicate: Predicate, texts: Texts) -> Iterator[str]:
         yield from _of_samples(predicate, texts)
     yield from (texts.of("untested", name) for name in _by_class(predicate))
     parameters = predicate.method.parameters
-    if parameters.get("data", "rows") != "rows":
+    if not data_of(parameters).rows_here:
         yield texts.of("untested", "held")
     if parameters.get("retrain.missing", "0") != "0":
         yield texts.of("untested", "answers")

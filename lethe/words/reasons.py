@@ -1,12 +1,12 @@
 """Officers' decisions in the reader's language. The log has English words for each code."""
 
-from lethe.catalogue import COMPLAINT, EXTENSIONS, PAUSES, REFUSALS
+from lethe.catalogue import COMPLAINT, EXTENSIONS, LAPSES, PAUSES, REFUSALS
 from lethe.words.texts import Language, texts
 
 
 def reason_in(language: Language, regulation: str, logged: str) -> str | None:
     """Return a logged reason in a language; None if it is not that of a code."""
-    for known in (REFUSALS, EXTENSIONS, PAUSES):
+    for known in (REFUSALS, LAPSES, EXTENSIONS, PAUSES):
         for code, words in known[regulation].items():
             if words == logged:
                 return reason_of(language, regulation, code)

@@ -60,7 +60,7 @@ def run(
             connection.send_query_params(b"COMMIT", None)
             sent.append(None)
         connection.pipeline_sync()
-        answers = _receive(connection)
+        answers = receive(connection)
     for prepared, answer in zip(sent, answers, strict=False):
         if answer.status in (ExecStatus.FATAL_ERROR, ExecStatus.PIPELINE_ABORTED):
             raise errors.error_from_result(answer)
@@ -128,7 +128,7 @@ def _pipeline(driver: "psycopg.Connection[Any]") -> Iterator[None]:
         raise
 
 
-def _receive(connection: Any) -> list[Any]:
+def receive(connection: Any) -> list[Any]:
     """Return the answers up to the end of the pipeline."""
     ready = select.poll()
     ready.register(connection.socket, select.POLLIN | select.POLLOUT)

@@ -15,7 +15,7 @@ from sqlalchemy import text
 
 from app import logs, traces
 from app.settings import Settings
-from tests.installation import Installation
+from tests.installation import Installation, answer_errors
 
 CALL = "4bf92f35-77b3-4da6-a3ce-929d0e0e4736"
 TRACE = CALL.replace("-", "")
@@ -168,7 +168,7 @@ def test_no_span_names_anybody(
     def explode(*_: object) -> None:
         raise RuntimeError(PLANTED)
 
-    http._transport.raise_server_exceptions = False  # type: ignore[attr-defined]
+    answer_errors(http)
     with monkeypatch.context() as patch:
         patch.setattr("app.service.acceptance.admit", explode)
         assert ready.caller.erase_records("r2").status_code == 500

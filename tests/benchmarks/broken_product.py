@@ -13,11 +13,18 @@ from uuid import uuid4
 from app.backup.folder import Folder
 from app.schemas.requests import Accepted, Receipt
 from app.service import acceptance
+from app.service.desk import cases
+from app.service.models import mending, registry
 from benchmarks.faults.campaign import Campaign, beginnings, run
 from benchmarks.faults.case import Case, calls_of, run_case
 from benchmarks.faults.layer import Fault
 from benchmarks.faults.workloads import WORKLOADS
+from lethe.log import watch
+from lethe.witness.heads import Heads
 from workers.jobs import sweep
+from workers.method_audits import report
+from workers.secure_sum.client.record import Record
+from workers.silos import table
 
 
 def hasty() -> None:
@@ -47,12 +54,69 @@ def forgetful() -> None:
     setattr(Folder, "write_all_durably", lambda *_: None)  # noqa: B010 - in the place of another
 
 
+def careless() -> None:
+    """Acknowledge a request, and store nothing."""
+
+    async def submit(*_: Any) -> Any:
+        raise OSError
+
+    setattr(acceptance, "submit", submit)  # noqa: B010 - in the place of another
+    hasty()
+
+
+def unclosed() -> None:
+    """Say that a case is closed, without a commit."""
+    setattr(cases, "close", lambda services, ref, _: cases.show(services, ref))  # noqa: B010
+
+
+def unmended() -> None:
+    """Say that a model will be mended, and leave no job."""
+
+    def shown(services: Any, ref: str) -> Any:
+        with services.reading() as session:
+            return registry.show(registry.find(session, ref))
+
+    setattr(mending, "mend", shown)  # noqa: B010 - in the place of another
+
+
+def unsettled() -> None:
+    """Let a member of a round not write down how it ended."""
+    honest: Callable[..., None] = Record.ended
+
+    def ended(self: Record, *how: Any) -> None:
+        path, self.path = self.path, None
+        honest(self, *how)
+        self.path = path
+
+    setattr(Record, "ended", ended)  # noqa: B010 - in the place of another
+
+
+def littered() -> None:
+    """Leave what silos were asked, and what they answered."""
+    for name in ("settle", "sweep"):
+        setattr(table, name, lambda *_: None)
+
+
+def unreported() -> None:
+    """Compute an audit, and sign no report."""
+    setattr(report, "issue_if_complete", lambda *_: None)  # noqa: B010 - in the place of another
+
+
+def unproven() -> None:
+    """Raise an alarm, and keep no proof of it."""
+    setattr(watch, "write_durably", lambda *_: None)  # noqa: B010 - a name that it imports
+    setattr(Heads, "keep", lambda *_: None)  # noqa: B010 - in the place of another
+
+
 def main() -> None:
     """Run what the argument names."""
     campaign = Campaign()
     with beginnings("sqlite") as ([beginning], place):
         if sys.argv[1] == "honest":
             run(campaign, beginning, 30, place, said=lambda _: None)
+        elif sys.argv[1] == "planted":
+            for workload, broken in PLANTED.items():
+                campaign.add(run_case(Case(workload, None), beginning, place, broken))
         else:
             broken, workload, start, mode = BROKEN[sys.argv[1]]
             counts, _ = calls_of(WORKLOADS[workload], beginning, place)
@@ -68,6 +132,17 @@ BROKEN = {
     "hasty": (hasty, "erase", "commit ", "failed"),
     "idle": (idle, "erase", "commit ", "killed"),
     "forgetful": (forgetful, "follow", "rename app/backup/pieces", "killed"),
+}
+# Broken so that no fault is needed: the workload itself must show it.
+PLANTED = {
+    "case": unclosed,
+    "round": unsettled,
+    "network": careless,
+    "silos": littered,
+    "audit": unreported,
+    "mend": unmended,
+    "watch": unproven,
+    "fork": unproven,
 }
 
 if __name__ == "__main__":

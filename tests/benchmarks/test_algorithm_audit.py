@@ -3,8 +3,8 @@
 import pytest
 
 from benchmarks import algorithm_audit
-from workers.method_audits.draw import Plan
-from workers.method_audits.pair import Pair
+from workers.audit_pairs.draw import Plan
+from workers.audit_pairs.pair import Pair
 
 
 def test_each_method_is_audited_on_the_digits(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -65,6 +65,26 @@ def test_a_followed_backup_without_its_pieces_is_a_loss() -> None:
     assert "followed" in str(report["findings"])
 
 
+@pytest.mark.parametrize(
+    ("workload", "kind", "said"),
+    [
+        ("case", "lost", "is not closed"),
+        ("round", "lost", "another record of what it added"),
+        ("network", "lost", "not that of the receipt"),
+        ("silos", "stuck", "tasks of silos are left"),
+        ("audit", "lost", "no report of the audit"),
+        ("mend", "lost", "no return of small to service"),
+        ("watch", "lost", "that proves an alarm was not kept"),
+        ("fork", "lost", "the proof of the fork was not kept"),
+    ],
+)
+def test_what_a_workload_does_not_end_with_is_found(
+    workload: str, kind: str, said: str
+) -> None:
+    found = {one["workload"]: one for one in campaign("planted")["findings"]}
+    assert said in str(found[workload][kind])
+
+
 def test_the_parts_of_a_campaign_are_the_whole() -> None:
     calls = {"erase": {"commit a.py:1": 3, "fsync b.py:2": 1}, "withdraw": {"begin c.py:3": 2}}
     parts = [list(every(schedule(calls), (number, 4))) for number in (1, 2, 3, 4)]

@@ -15,6 +15,9 @@ from benchmarks.fuzz import campaign, engine, mutate
 from benchmarks.fuzz.mutate import as_json, as_lines, as_tensors, as_zip, plain
 from benchmarks.fuzz.target import Target
 from benchmarks.soundness.report import BEGIN, END
+from lethe.certificates.bundle import parse_bundle
+from lethe.errors import LetheError
+from tests.lethe.web import second
 from tests.small import pack, rows
 
 ROOT = Path(__file__).parents[2]
@@ -83,6 +86,26 @@ def test_a_process_that_dies_is_found() -> None:
             os._exit(3)
 
     assert list(fuzzed(deadly, runs=20).crashes) == ["the process died: status 768"]
+
+
+@second.needs_node
+def test_a_difference_between_the_two_verifiers_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from benchmarks.fuzz.targets import verifiers
+
+    (target,) = (one for one in verifiers.TARGETS if one.name == "both-certificates")
+    assert not engine.fuzz(target, 50).crashes
+
+    def lenient(data: bytes) -> object:
+        try:
+            return parse_bundle(data)
+        except LetheError:
+            return parse_bundle(target.seeds()[0])
+
+    monkeypatch.setattr("lethe.certificates.verify.parse_bundle", lenient)
+    found = engine.fuzz(target, 50)
+    assert [where.split()[0] for where in found.crashes] == ["AssertionError"]
 
 
 def test_a_campaign_goes_on_where_it_was_stopped(

@@ -21,8 +21,8 @@ from models.database.session import make_engine
 from tests.app.console.provider import CLIENT, SECRET, provider
 from tests.browser.chromium import DRIVEN
 from tests.installation import Installation, install
-from tests.workers.jobs.test_cases import person
-from tests.workers.jobs.test_people import ANN, BOB, EVE, named
+from tests.workers.jobs.desk.test_cases import person
+from tests.workers.jobs.desk.test_people import ANN, BOB, EVE, named
 
 pytestmark = DRIVEN
 

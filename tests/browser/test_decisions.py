@@ -18,7 +18,7 @@ from tests.browser.test_console import (
 from tests.browser.test_console import Office as Served
 from tests.browser.test_desk import shot
 from tests.lethe.certificates.build import Office, contents
-from tests.workers.jobs.test_decisions import spoil
+from tests.workers.jobs.attempts.test_decisions import spoil
 
 __all__ = ["enter", "office"]  # fixtures: this module's own office
 pytestmark = DRIVEN

@@ -20,7 +20,7 @@ from tests.app.intake.test_asking import approve, case_of
 from tests.browser.chromium import DRIVEN
 from tests.installation import Installation, install
 from tests.servers import free_port
-from tests.workers.jobs.test_people import ANN, BOB, EVE, ready
+from tests.workers.jobs.desk.test_people import ANN, BOB, EVE, ready
 
 pytestmark = DRIVEN
 PHONE = {"width": 360, "height": 800}

@@ -1,4 +1,4 @@
-"""The operator's guide has one row for each metric, with its labels."""
+"""docs/monitoring.md has one row for each metric, with its labels."""
 
 import re
 
@@ -9,12 +9,12 @@ from app.service.context import open_services
 from app.settings import Settings
 from tests.docs.markdown import read
 
-GUIDE = "docs/operator-guide.md"
+PAGE = "docs/monitoring.md"
 
 
 def documented() -> dict[str, str]:
-    """Return the labels of each metric that the guide has."""
-    section = re.search(r"(?ms)^### Metrics$(.*?)^### ", read(GUIDE))
+    """Return the labels of each metric that the page has."""
+    section = re.search(r"(?ms)^## Metrics$(.*?)^## ", read(PAGE))
     assert section is not None
     return dict(re.findall(r"(?m)^\| `(lethe_\w+)` \| ([^|]*)\|", section[1]))
 

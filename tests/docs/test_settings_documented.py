@@ -1,4 +1,4 @@
-"""The operator's guide has exactly one row for each setting, with its default and meaning."""
+"""docs/configuration.md has exactly one row for each setting, with its default and meaning."""
 
 import re
 
@@ -8,7 +8,7 @@ from pydantic.fields import FieldInfo
 from app.settings import Settings
 from tests.docs.markdown import REPOSITORY, read
 
-GUIDE = "docs/operator-guide.md"
+PAGE = "docs/configuration.md"
 
 
 def _row(name: str, field: FieldInfo) -> str:
@@ -19,13 +19,13 @@ def _row(name: str, field: FieldInfo) -> str:
 
 
 def test_every_setting_has_its_row() -> None:
-    lines = read(GUIDE).splitlines()
+    lines = read(PAGE).splitlines()
     missing = [
         row
         for name, field in Settings.model_fields.items()
         if (row := _row(name, field)) not in lines
     ]
-    assert not missing, f"{GUIDE} needs:\n" + "\n".join(missing)
+    assert not missing, f"{PAGE} needs:\n" + "\n".join(missing)
 
 
 def test_every_setting_has_a_meaning() -> None:
@@ -35,7 +35,7 @@ def test_every_setting_has_a_meaning() -> None:
 
 
 def test_no_row_is_of_a_setting_that_is_gone() -> None:
-    rows = re.findall(r"(?m)^\| `LETHE_([A-Z0-9_]+)` \|", read(GUIDE))
+    rows = re.findall(r"(?m)^\| `LETHE_([A-Z0-9_]+)` \|", read(PAGE))
     assert len(rows) == len(set(rows))
     assert {row.lower() for row in rows} == set(Settings.model_fields)
 

@@ -10,11 +10,8 @@ from models import Artifact, Certificate, Record, Tombstone
 from tests import small_network
 from tests.installation import Installation, install
 from tests.lethe.certificates.escalations import escalation_line
-from tests.workers.jobs import (
-    logistic,
-    networks,
-)
-from tests.workers.jobs.planted import plant
+from tests.workers.jobs.attempts.planted import plant
+from tests.workers.jobs.families.network import logistic, networks
 from workers.training.fedavg.in_process import InProcess
 
 OWN = [name for name in steps.STEPS if name.split(".")[0] in ("execute", "verify", "certify")]

@@ -65,3 +65,42 @@ def test_other_encodings_than_utf_8_are_not_guessed(encoding: str) -> None:
         canonical.loads(data)
     with pytest.raises(canonical.NotCanonicalError, match="not valid JSON"):
         canonical.decode(data)
+
+
+def nested_lists(deep: int) -> Any:
+    value: Any = 1
+    for _ in range(deep):
+        value = [value]
+    return value
+
+
+def test_a_bound_on_nesting_and_not_the_callers_stack_decides() -> None:
+    """Else one verifier would refuse what the other accepts, or one caller what another does."""
+    most = canonical.MOST_NESTED
+    assert canonical.decode(b"[" * most + b"1" + b"]" * most) == nested_lists(most)
+    assert canonical.encode({"a": nested_lists(most - 1)})
+    for deep in (most + 1, 300, 100_000):
+        with pytest.raises(canonical.NotCanonicalError, match="nested more than 64 deep"):
+            canonical.decode(b"[" * deep + b"1" + b"]" * deep)
+    for value in (nested_lists(most + 1), {"a": nested_lists(most)}):
+        with pytest.raises(canonical.NotCanonicalError, match="nested more than 64 deep"):
+            canonical.encode(value)
+
+
+@pytest.mark.parametrize(
+    ("data", "valid"),
+    [
+        (b"9" * 5000, True),
+        (b"1" + b"0" * 40, True),
+        (b"9.223372036854776e+18", True),
+        (b"1e400", True),
+        (rb'"\ud800"', True),
+        (b"NaN", False),
+        (b"[1", False),
+        (b"\xef\xbb\xbf1", False),
+    ],
+)
+def test_what_is_json_and_not_canonical_is_told_apart(data: bytes, *, valid: bool) -> None:
+    with pytest.raises(canonical.NotCanonicalError) as refused:
+        canonical.decode(data)
+    assert ("canonical form" in refused.value.detail) == valid

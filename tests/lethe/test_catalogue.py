@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from lethe.catalogue import EVENTS, check_event
+from lethe.catalogue import DATA, EVENTS, check_event, data_of
 from lethe.log.entries import MAX_EVENT
 
 WRONG: dict[str, tuple[str, dict[str, Any]]] = {
@@ -34,3 +34,16 @@ def test_an_event_says_in_words_what_it_means(name: str) -> None:
     assert EVENTS[name].name == name
     assert len(name) <= MAX_EVENT
     assert len(EVENTS[name].meaning) > 10
+
+
+@pytest.mark.parametrize("name", DATA)
+def test_a_model_is_rebuilt_from_what_is_here_or_learns_in_rounds(name: str) -> None:
+    where = data_of({"data": name})
+    assert (where.name, where.rebuildable) == (name, not where.in_rounds)
+    assert where.rows_here + where.messages_here + where.in_rounds == 1
+
+
+def test_of_an_unknown_kind_of_data_nothing_is_here() -> None:
+    newer = data_of({"data": "enclave"})
+    assert not any((newer.rows_here, newer.rebuildable, newer.in_rounds))
+    assert data_of({}).rows_here

@@ -14,7 +14,7 @@ from app.ledger.startup import init_log
 from app.reconcile.fsck.run import fsck
 from app.settings import Settings
 from app.vault.scrub import scrub
-from migrations.grants import GrantError, grant
+from migrations.grants import GrantError, check_role, grant
 from models.database.session import make_engine
 from tests.app.ledger.samples import append, entry, submit, tamper
 
@@ -147,7 +147,7 @@ def test_roles_are_postgresqls(sqlite_url: str, postgres_url: str) -> None:
         engine.dispose()
 
 
-@pytest.mark.parametrize("how", ["superuser", "member", "not-inherited", "public"])
+@pytest.mark.parametrize("how", ["member", "not-inherited", "public"])
 def test_a_role_that_can_change_the_log_all_the_same_is_refused(
     postgres_url: str, how: str
 ) -> None:
@@ -156,7 +156,6 @@ def test_a_role_that_can_change_the_log_all_the_same_is_refused(
     other = f"{name}-group"
     table = "log_checkpoints"
     grants = {
-        "superuser": f'ALTER ROLE "{name}" SUPERUSER',
         "member": f'GRANT UPDATE ON {table} TO "{other}"; GRANT "{other}" TO "{name}"',
         "not-inherited": f'GRANT DELETE ON {table} TO "{other}"; GRANT "{other}" TO "{name}"; '
         f'ALTER ROLE "{name}" NOINHERIT',
@@ -171,10 +170,51 @@ def test_a_role_that_can_change_the_log_all_the_same_is_refused(
         with owner.connect() as connection:
             allowed = text("SELECT has_table_privilege(:role, 'jobs', 'INSERT')")
             granted = connection.execute(allowed, {"role": name}).scalar_one()
-        assert granted == (how == "superuser")
+        assert not granted
     finally:
         _run(owner, f"REVOKE UPDATE (note) ON {table} FROM PUBLIC")
         _run(owner, f'DROP OWNED BY "{name}", "{other}"; DROP ROLE "{name}", "{other}"')
+        owner.dispose()
+
+
+@pytest.mark.parametrize(
+    "how", ["public-schema", "schema-owner", "database-owner", "programs", "superuser"]
+)
+def test_a_role_that_can_replace_the_log_is_refused_before_a_migration(
+    postgres_url: str, how: str
+) -> None:
+    owner = make_engine(postgres_url)
+    name = f"service-{uuid.uuid4().hex[:8]}"
+    with owner.connect() as connection:
+        me, database = connection.execute(text("SELECT current_user, current_database()")).one()
+    change, back = {
+        "public-schema": (
+            "GRANT CREATE ON SCHEMA public TO PUBLIC",
+            "REVOKE CREATE ON SCHEMA public FROM PUBLIC",
+        ),
+        "schema-owner": (
+            f'ALTER SCHEMA public OWNER TO "{name}"',
+            "ALTER SCHEMA public OWNER TO pg_database_owner",
+        ),
+        "database-owner": (
+            f'ALTER DATABASE "{database}" OWNER TO "{name}"',
+            f'ALTER DATABASE "{database}" OWNER TO "{me}"',
+        ),
+        "programs": (
+            f'GRANT pg_execute_server_program TO "{name}"',
+            f'REVOKE pg_execute_server_program FROM "{name}"',
+        ),
+        "superuser": (f'ALTER ROLE "{name}" SUPERUSER', f'ALTER ROLE "{name}" NOSUPERUSER'),
+    }[how]
+    _run(owner, f'CREATE ROLE "{name}" LOGIN')
+    try:
+        check_role(owner, name)
+        _run(owner, change)
+        for check in (check_role, grant):
+            with pytest.raises(GrantError, match="can replace the log's tables"):
+                check(owner, name)
+    finally:
+        _run(owner, f'{back}; DROP ROLE "{name}"')
         owner.dispose()
 
 

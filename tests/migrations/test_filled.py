@@ -23,8 +23,8 @@ from lethe.signing.keys import PrivateKey
 from migrations.runner import UpgradeRefusedError, alembic_config, upgrade
 from models import Case
 from tests.installation import Installation, install
-from tests.workers.jobs.test_cases import opened
-from tests.workers.jobs.test_people import ANN, named
+from tests.workers.jobs.desk.test_cases import opened
+from tests.workers.jobs.desk.test_people import ANN, named
 
 KEYS_LOGGED = "0008"  # its downgrade drops the openings of entries about keys: it refuses these
 BEFORE_ANSWERED = "0010"

@@ -102,7 +102,7 @@ def test_a_message_that_is_given_up_leaves_no_connection_out_of_step(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch, engine.connect() as connection:
-        patch.setattr(pipeline, "_receive", give_up)
+        patch.setattr(pipeline, "receive", give_up)
         with pytest.raises(KeyboardInterrupt):
             bulk.run(connection, Statement("SELECT 1"))
     for number in range(3):

@@ -1,15 +1,19 @@
-"""What keeps the house easy to walk: no file imports in a circle, and one name is one class.
+"""What keeps the house easy to walk: no circle of files, one name one class, no switch by name.
 
 import-linter checks the order of the rooms (pyproject.toml); this checks the files in them.
 What is left of old circles and names stands below with its reason. The lists only get shorter.
 """
 
 import ast
+import re
 from collections.abc import Iterator
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
+from typing import get_args
 
 import pytest
+
+from lethe.catalogue import DATA, METHODS, ModelKind
 
 REPOSITORY = Path(__file__).parents[2]
 Files = dict[str, ast.Module]
@@ -17,6 +21,16 @@ PACKAGES = ("lethe", "app", "workers", "models")
 
 CIRCLES_LEFT: dict[tuple[str, ...], str] = {}
 NAMES_LEFT: dict[str, str] = {}
+
+# Families, methods and kinds of data: lethe/catalogue.py and the manifest of a family describe
+# them, and everything else asks for a property of that description.
+DESCRIBED = METHODS.keys() | DATA.keys() | set(get_args(ModelKind))
+DESCRIBE = ("lethe.catalogue", "lethe.estimators.", "app.schemas.families.")
+ASK = ("lethe.", "app.")
+STEP = re.compile(r"\b(step|state)\b")  # of a round: one of them is called masked
+SWITCHES_LEFT = {
+    "app.vault.master": "has_noise reads the settings of the two methods that add noise",
+}
 
 
 def sources() -> Files:
@@ -70,6 +84,47 @@ def names(files: Files) -> dict[str, list[str]]:
     return {name: homes for name, homes in found.items() if len(homes) > 1}
 
 
+def switches(files: Files) -> dict[str, list[str]]:
+    """Return comparisons with the name of a family, a method or a kind of data, by module."""
+    asking = (
+        one for one in files if f"{one}.".startswith(ASK) and not one.startswith(DESCRIBE)
+    )
+    found = {one: list(comparisons(files[one])) for one in asking}
+    return {name: asked for name, asked in found.items() if asked}
+
+
+def comparisons(file: ast.Module) -> Iterator[str]:
+    """Yield what compares with such a name, spelled there or as a constant of the module."""
+    constants: dict[str, set[object]] = {}
+    node: ast.AST
+    for node in file.body:
+        if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            names_of = (
+                n.id for one in targets for n in ast.walk(one) if isinstance(n, ast.Name)
+            )
+            constants |= dict.fromkeys(names_of, literals(node.value, {}))
+    for node in ast.walk(file):
+        sides: list[ast.expr] = []
+        if isinstance(node, ast.Compare) and not STEP.search(ast.unparse(node.left)):
+            sides = [node.left, *node.comparators]
+        elif isinstance(node, ast.MatchValue):
+            sides = [node.value]
+        if any(literals(side, constants) & DESCRIBED for side in sides):
+            yield ast.unparse(node)
+
+
+def literals(side: ast.expr, constants: dict[str, set[object]]) -> set[object]:
+    """Return the constants of an expression: its own, a named one, or those of a tuple."""
+    if isinstance(side, ast.Constant):
+        return {side.value}
+    if isinstance(side, ast.Name):
+        return constants.get(side.id, set())
+    if isinstance(side, ast.Tuple | ast.List | ast.Set):
+        return set().union(*(literals(one, constants) for one in side.elts))
+    return set()
+
+
 @pytest.fixture(scope="module")
 def files() -> Files:
     return sources()
@@ -85,6 +140,31 @@ def test_a_public_name_is_one_class_of_its_package(files: Files) -> None:
     found = names(files)
     assert {n: h for n, h in found.items() if n not in NAMES_LEFT} == {}, "rename one of them"
     assert NAMES_LEFT.keys() - found.keys() == set(), "gone: take it off the list"
+
+
+def test_nothing_asks_for_a_family_method_or_kind_of_data_by_name(files: Files) -> None:
+    found = switches(files)
+    new = {name: asked for name, asked in found.items() if name not in SWITCHES_LEFT}
+    assert new == {}, "ask for a property of its description"
+    assert SWITCHES_LEFT.keys() - found.keys() == set(), "gone: take it off the list"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'if model.config["data"] == "masked": ...',
+        'if where in ("rows", "statistics"): ...',
+        'SKETCHED = "ridge-sketched"\nsketches = method == SKETCHED',
+        'refit = "retrain" if "retrain" in offered else "refit"',
+        'match family:\n    case "network": ...',
+    ],
+    ids=["data", "several", "constant", "in", "match"],
+)
+def test_a_planted_switch_is_seen(text: str) -> None:
+    planted = parsed(dict.fromkeys(("app.planted", "lethe.planted"), text))
+    assert switches(planted).keys() == planted.keys()
+    assert switches(parsed({"app.schemas.families.planted": text})) == {}
+    assert switches(parsed({"app.rounds.planted": 'if row.state == "masked": ...'})) == {}
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from typing import Any
 import yaml
 
 from app.counters import COUNTERS, HISTOGRAMS
+from app.service.health import PARTS
 from tests.docs.test_metrics_documented import documented
 from tests.servers import NoServerError
 
@@ -160,6 +161,8 @@ def test_each_panel_has_what_grafana_needs() -> None:
             "ABC"[: len(panel["targets"])]
         )
         assert all(one["expr"].strip() for one in panel["targets"])
+        if panel["type"] == "stat":  # of a range it shows the last number there was
+            assert all(one["instant"] and not one["range"] for one in panel["targets"])
         at = panel["gridPos"]
         place = {(at["x"] + x, at["y"] + y) for x in range(at["w"]) for y in range(at["h"])}
         assert max(x for x, _ in place) < 24  # the grid has 24 columns
@@ -192,8 +195,14 @@ def test_the_jobs_are_those_of_the_rules_and_each_keeps_its_kind() -> None:
 
 def test_each_alert_is_in_the_record_of_what_was_seen() -> None:
     page = (MONITORING.parents[1] / "docs" / "monitoring.md").read_text()
-    seen = set(re.findall(r"(?m)^\| `(Lethe\w+)`.*\| after \d+ s \|", page))
+    rows = re.findall(r"(?m)^\| (`Lethe[^|]+) \|.*\| after \d+ s \|.*\| after \d+ s \|", page)
+    seen = {name for row in rows for name in re.findall(r"`(Lethe\w+)`", row)}
     assert seen == {rule["alert"] for rule in rules()}
+
+
+def test_each_part_is_in_the_record_of_what_was_seen() -> None:
+    page = (MONITORING.parents[1] / "docs" / "monitoring.md").read_text()
+    assert set(re.findall(r"`LetheNotReady` of `(\w+)`[^|]*\|.*after", page)) >= {*PARTS}
 
 
 def unit_test(alert: str, series: dict[str, str], firing: int) -> dict[str, Any]:

@@ -89,7 +89,7 @@ def test_a_worker_keeps_its_lease_from_stage_to_stage(
             held.append((step, row.lease_token, row.tries, row.deaths, is_held))
 
     (job_id,) = submit(one_at_a_time, "r1")
-    monkeypatch.setattr("workers.jobs.leases.leased.reached", look)
+    monkeypatch.setattr("workers.jobs.leased.reached", look)
     celery_app.run_stages(one_at_a_time.services, job_id, "execute")
     assert held == [
         (f"{stage}.leased", 1, 1, 1, True) for stage in ("execute", "verify", "certify")
@@ -136,7 +136,7 @@ def test_a_worker_that_lost_its_kept_lease_commits_nothing(
             with engine.begin() as connection:
                 connection.execute(update(Job).values(lease_token=Job.lease_token + 1))
 
-    monkeypatch.setattr("workers.jobs.leases.leased.reached", lose)
+    monkeypatch.setattr("workers.jobs.leased.reached", lose)
     celery_app.run_stages(one_at_a_time.services, job_id, "execute")
     assert stages(one_at_a_time) == ["verify"]
     with Session(engine) as session:

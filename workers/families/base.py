@@ -15,24 +15,24 @@ from sqlmodel import Session
 
 from app.ledger.transaction import Transaction
 from app.service.context import Services
+from app.service.desk.people import RecordIdentity
 from lethe.certificates.statement import Guarantee
 from lethe.errors import LetheError
 from models import Job, Model, ModelVersion
+from workers.cases.case import ExecutedJob, Judges, NextAttempt
 from workers.errors import RefusedError
-from workers.jobs.attempts import NextAttempt
-from workers.jobs.case import ExecutedJob, Judges
-from workers.jobs.draft import Draft
-from workers.jobs.leases.lease import JobContext
-from workers.jobs.model.chain import BatchMember
-from workers.jobs.update import ParsedUpload, StoredBlock, Update, UpdateResult
 from workers.judge.base import Report
+from workers.leases.lease import JobContext
+from workers.lineage.chain import BatchMember
 from workers.silos.score_task import ScoreTask
+from workers.updates.draft import Draft, ShreddedArtifact
+from workers.updates.update import Owner, ParsedUpload, StoredBlock, Update, UpdateResult
 
 if TYPE_CHECKING:  # these load torch, which only some workers have, or numerical libraries
     import numpy as np
     from numpy.typing import NDArray
 
-    from workers.method_audits.pair import Pair
+    from workers.audit_pairs.pair import Pair
     from workers.silos.message import Positions
     from workers.silos.scores import SiloScores
     from workers.training.fedavg.base import ClientData
@@ -62,14 +62,35 @@ class UnknownFamilyError(LetheError):
     slug, title, status = "unknown-family", "This worker knows no such family", 503
 
 
-@dataclass(frozen=True, slots=True)
-class OwnJob:
-    """A kind of job that only one family has: its executor, and what ends it as failed.
+@dataclass(frozen=True, slots=True, eq=False)
+class JointUpdate:
+    """An update that adds records and executes waiting erasures in one version.
 
-    fail: called with (services, transaction, job, reason) in the transaction that ends the job.
+    base: number of the version that it was computed from. owners: of the added records, in
+    their order; people: their identities. Two effects of the family's own belong to the
+    transaction that publishes it: destroy_before, which returns what it destroyed of the model
+    before, and finish, after the version is published.
     """
 
-    run: Callable[[JobContext], None]
+    base: int | None
+    before: ModelVersion | None
+    members: Sequence[BatchMember]
+    update: Update
+    owners: Mapping[str, Owner]
+    people: Sequence[RecordIdentity]
+    destroy_before: Callable[[Transaction], Sequence[ShreddedArtifact]]
+    finish: Callable[[Transaction, Model], None]
+
+
+@dataclass(frozen=True, slots=True)
+class OwnJob:
+    """A kind of job that only one family has: its computation, and what ends it as failed.
+
+    run: raises RefusedError with the reason if it declines. fail: called with (services,
+    transaction, job, reason) in the transaction that ends the job.
+    """
+
+    run: Callable[[JobContext], JointUpdate]
     fail: Callable[[Services, Transaction, Job, str], None]
 
 

@@ -9,7 +9,6 @@ skipping leaves gaps. What others see is the number of the *attempt*, without ga
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from sqlmodel import Session, select
@@ -33,22 +32,8 @@ from lethe.certificates.statement import (
 )
 from lethe.errors import LetheError
 from models import Artifact, ErasureRequest, Job
-from workers.jobs.draft import Draft
 from workers.jobs.logged_judgement import UNREADABLE, NotJudgedError
-
-
-@dataclass(frozen=True, slots=True)
-class NextAttempt:
-    """The next attempt. skipped: methods left out before it, with the reasons as text.
-
-    step: of the job. compared: whether its model is compared with the sealed model from before
-    the update.
-    """
-
-    step: int
-    method: str
-    skipped: tuple[str, ...] = ()
-    compared: bool = False
+from workers.updates.draft import Draft
 
 
 def escalated(

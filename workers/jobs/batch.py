@@ -22,10 +22,10 @@ from models import ErasureRequest, Job, Record
 from models.database.session import read_by_id
 from workers.errors import RefusedError
 from workers.families import base as family
-from workers.jobs.leases.lease import PACE, JobContext, held_job
-from workers.jobs.model.chain import BatchMember, owned_by_subject
-from workers.jobs.model.logged import OTHER_SCOPE, OtherRequestError
 from workers.jobs.releases import ask, dropped_subjects, park
+from workers.leases.lease import PACE, JobContext, held_job
+from workers.lineage.chain import BatchMember, owned_by_subject
+from workers.lineage.logged import OTHER_SCOPE, OtherRequestError
 
 # Each draft names the commitments that the other requests removed: this bounds its size.
 MOST_RECORDS = 4096

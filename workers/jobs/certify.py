@@ -34,14 +34,13 @@ from models.database.session import read_by_id
 from models.database.types import utcnow
 from workers.errors import RefusedError
 from workers.families import base as family
-from workers.jobs.draft import Draft
-from workers.jobs.leases import endings
-from workers.jobs.leases.checkpoints import clean, release_before
-from workers.jobs.leases.lease import PACE, JobContext, Turn, advance, load_job, queued_behind
-from workers.jobs.leases.leased import leased, pass_on
+from workers.jobs import endings, held_out
+from workers.jobs.leased import leased, pass_on
 from workers.jobs.logged_judgement import Passed, passed_all
-from workers.jobs.model import held_out
+from workers.leases.checkpoints import clean, release_before
+from workers.leases.lease import PACE, JobContext, Turn, advance, load_job, queued_behind
 from workers.method_audits.citation import citation
+from workers.updates.draft import Draft
 
 
 @dataclass(frozen=True, slots=True)

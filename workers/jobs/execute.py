@@ -22,18 +22,18 @@ from lethe.log.entries import Leaf
 from models import ErasureRequest
 from workers.errors import RefusedError
 from workers.families import base as family
-from workers.jobs import batch, learn, publish, releases, repair
-from workers.jobs.leases import checkpoints, endings
-from workers.jobs.leases.checkpoints import clean
-from workers.jobs.leases.lease import PACE, JobContext, Turn, advance, load_job
-from workers.jobs.leases.leased import leased, pass_on
-from workers.jobs.model import held_out, versions
-from workers.jobs.model.chain import BatchMember, Chain, open_tree
-from workers.jobs.model.logged import OtherRequestError, as_registered
-from workers.jobs.model.versions import OtherModelError
-from workers.jobs.releases import AnswerError, dropped_subjects
-from workers.jobs.update import timed, with_seconds
+from workers.jobs import batch, endings, held_out, joint, learn, publish, releases, repair
+from workers.jobs.leased import leased, pass_on
+from workers.jobs.releases import dropped_subjects
+from workers.leases import checkpoints
+from workers.leases.checkpoints import clean
+from workers.leases.lease import PACE, JobContext, Turn, advance, load_job
+from workers.lineage import versions
+from workers.lineage.chain import BatchMember, Chain, open_tree
+from workers.lineage.logged import OtherRequestError, as_registered
+from workers.lineage.versions import OtherModelError
 from workers.method_audits import numbers as audit_numbers
+from workers.updates.update import AnswerError, timed, with_seconds
 
 EXECUTED = "the log has this request as executed already, the database as not begun"
 LOST = (
@@ -91,7 +91,7 @@ def _begin(job: JobContext) -> None:
     kind = family.of(job.model)
     own = kind.own_jobs.get(job.lease.kind)
     if own is not None:
-        own.run(job)
+        joint.run(job, own)
     elif job.lease.kind == MEND:
         mend(job)
     elif job.lease.kind != "erase":

@@ -1,6 +1,6 @@
 """Learn an upload: update the model, seal the rows by owner, shred the upload."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, BinaryIO
 
 from sqlmodel import Session, col, select
@@ -20,14 +20,14 @@ from models.database.session import chunks
 from models.person import HELD_OUT, LEARNED
 from workers.errors import RefusedError
 from workers.families import base as family
-from workers.jobs import publish
-from workers.jobs.leases import checkpoints
-from workers.jobs.leases.lease import JobContext, advance
-from workers.jobs.model import held_out, versions
-from workers.jobs.model.chain import Chain, grown
-from workers.jobs.model.held_out import VersionFigure
-from workers.jobs.model.logged import ReceivedUpload, open_received
-from workers.jobs.update import FreshRecords, Owner, StoredBlock, Update
+from workers.jobs import held_out, publish
+from workers.jobs.held_out import VersionFigure
+from workers.leases import checkpoints
+from workers.leases.lease import JobContext, advance
+from workers.lineage import versions
+from workers.lineage.chain import Chain, grown
+from workers.lineage.logged import ReceivedUpload, open_received
+from workers.updates.update import FreshRecords, Owner, StoredBlock, Update
 
 # A tombstone that only the erasure journal restored, after a restore of the database, does not
 # name the record's owner: that record can never be added back.
@@ -96,8 +96,11 @@ def _learn(job: JobContext, sent: ReceivedUpload) -> None:
     def effect(tx: Transaction) -> None:
         model = publish.unchanged(job, tx, base)
         owners = [
-            _seal(services, tx.session, model, owner, block)
-            for owner, block in upload.blocks.items()
+            owner
+            for some in chunks(list(upload.blocks))
+            for owner in _seal(
+                services, tx.session, model, {one: upload.blocks[one] for one in some}
+            )
         ]
         counts = [len(block.records) for block in upload.blocks.values()]
         subjects = np.repeat(np.array(owners, dtype=np.int64), counts)
@@ -132,20 +135,23 @@ def _learn(job: JobContext, sent: ReceivedUpload) -> None:
 
 
 def _seal(
-    services: Services, session: Session, model: Model, owner: Owner, block: StoredBlock
-) -> int:
-    """Add to the owner's block, under a new key; return the owner's id."""
+    services: Services, session: Session, model: Model, blocks: Mapping[Owner, StoredBlock]
+) -> list[int]:
+    """Add to each owner's block, under a new key; return the owners' ids."""
     assert model.id is not None
-    subject = versions.named_subject(session, model.id, owner)
-    assert subject.id is not None
-    sealed = services.features.load(session, subject.id) if subject.wrapped_key else None
-    whole = family.of(model).join(model, sealed, block) if sealed else block
-    payload = whole.encode()
-    if sealed is None:
-        services.features.store(session, subject, payload, len(whole.records))
-    else:
-        services.features.rewrite(session, subject, payload, len(whole.records))
-    return subject.id
+    subjects = versions.named_subjects(session, model.id, list(blocks))
+    keyed = [one.id for one in subjects if one.id is not None and one.wrapped_key]
+    stored = services.features.load_each(session, keyed)
+    ids = []
+    for subject, block in zip(subjects, blocks.values(), strict=True):
+        assert subject.id is not None
+        sealed = stored.get(subject.id)
+        whole = block if sealed is None else family.of(model).join(model, sealed, block)
+        write = services.features.store if sealed is None else services.features.rewrite
+        write(session, subject, whole.encode(), len(whole.records))
+        ids.append(subject.id)
+    session.flush()
+    return ids
 
 
 def _refuse_claims(file: BinaryIO, records: Iterable[str], measured: VersionFigure) -> None:

@@ -33,13 +33,13 @@ from models import (
     Verification,
 )
 from models.database.session import chunks, read_by_id
+from workers.cases.case import ELSE, read_stored
 from workers.errors import RefusedError
-from workers.jobs import draft
-from workers.jobs.case import ELSE, read_stored
-from workers.jobs.draft import Draft
-from workers.jobs.leases.lease import JobContext
-from workers.jobs.model import versions
-from workers.jobs.model.logged import check_logged, registered
+from workers.leases.lease import JobContext
+from workers.lineage import versions
+from workers.lineage.logged import check_logged, registered
+from workers.updates import draft
+from workers.updates.draft import Draft
 
 RECEIVED, LEARNED = "request.received", "contribution.learned"
 # Errors of reading a file that differs from what the tables say. Retrying fixes none of them.
@@ -183,7 +183,7 @@ def _passed(
         raise NotJudgedError("the version that was judged is not the one that was executed")
     _check_draft(plan, before, after)
     _check_executed(logged.indexes, after, events)
-    _check_scope(services, session, model, events, evidence.removal)
+    check_scope(services, session, model, events, evidence.removal)
     if (problem := escalation_problem(events, plan.method, plan.parameters)) is not None:
         raise NotJudgedError(problem)
     return Passed(
@@ -227,7 +227,7 @@ def _check_draft(plan: Draft, before: ModelVersion, after: ModelVersion) -> None
         raise NotJudgedError("the draft is of other versions than those in the log")
 
 
-def _check_scope(
+def check_scope(
     services: Services,
     session: Session,
     model: Model,

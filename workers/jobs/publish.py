@@ -25,18 +25,19 @@ from models import Artifact, ErasureRequest, FeatureBlock, Job, Model, ModelVers
 from models.database.session import read_by_id
 from workers.errors import RefusedError
 from workers.families import base as family
-from workers.jobs import draft
+from workers.jobs import held_out
 from workers.jobs.attempts import escalated, escalation_parameters
-from workers.jobs.draft import DRAFT, Draft, RewrittenBlock, ShreddedArtifact
-from workers.jobs.leases import checkpoints
-from workers.jobs.leases.lease import JobContext, LeaseLostError, follow
-from workers.jobs.model import held_out, versions
-from workers.jobs.model.chain import BatchMember, Chain
-from workers.jobs.model.held_out import VersionFigure
-from workers.jobs.model.logged import EXCHANGED, as_registered
-from workers.jobs.model.versions import OtherModelError
-from workers.jobs.update import StoredBlock, Update, UpdateResult, earlier_seconds
+from workers.jobs.held_out import VersionFigure
+from workers.leases import checkpoints
+from workers.leases.lease import JobContext, LeaseLostError, follow
+from workers.lineage import versions
+from workers.lineage.chain import BatchMember, Chain
+from workers.lineage.logged import EXCHANGED, as_registered
+from workers.lineage.versions import OtherModelError
 from workers.provenance import code_digest, environment
+from workers.updates import draft
+from workers.updates.draft import DRAFT, Draft, RewrittenBlock, ShreddedArtifact
+from workers.updates.update import StoredBlock, Update, UpdateResult, earlier_seconds
 
 NOT_MEASURED = VersionFigure()  # for a model without held-out rows
 FIRST = 1  # the attempt of a request whose records are still in the training set

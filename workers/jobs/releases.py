@@ -13,17 +13,8 @@ from app.service.queue import PARKED
 from app.service.releases import close_releases, resume, shred_answer
 from models import ErasureRequest, FeatureBlock, Job, Record, Release
 from models.database.types import clock
-from workers.errors import RefusedError
-from workers.jobs.leases.lease import JobContext, advance
-from workers.jobs.leases.stalled import ESCALATION_MARGIN
-
-
-class AnswerError(RefusedError):
-    """A client's answer that does not fit its block. `release`: id of the question."""
-
-    def __init__(self, release: str) -> None:
-        self.release = release
-        super().__init__("a client released what it cannot have contributed: it is asked again")
+from workers.leases.lease import JobContext, advance
+from workers.leases.stalled import ESCALATION_MARGIN
 
 
 def ask(

@@ -17,16 +17,17 @@ from app.retained_pages import RetainedSet, leaves
 from app.steps import reached
 from lethe.certificates.statement import AttemptPart, spelled
 from models import ErasureRequest, Job, Verification
+from workers.cases.case import NextAttempt
 from workers.families import base as family
-from workers.jobs import draft, publish
-from workers.jobs.attempts import NextAttempt, attempts_since, escalated
-from workers.jobs.draft import Draft
-from workers.jobs.leases import checkpoints
-from workers.jobs.leases.endings import give_up_within
-from workers.jobs.leases.lease import JobContext, advance, queued_behind
-from workers.jobs.model import held_out
+from workers.jobs import held_out, publish
+from workers.jobs.attempts import attempts_since, escalated
+from workers.jobs.endings import give_up_within
 from workers.jobs.publish import Refuted
-from workers.jobs.update import UpdateResult, timed, with_seconds
+from workers.leases import checkpoints
+from workers.leases.lease import JobContext, advance, queued_behind
+from workers.updates import draft
+from workers.updates.draft import Draft
+from workers.updates.update import UpdateResult, timed, with_seconds
 
 
 def run(job: JobContext) -> None:

@@ -18,8 +18,8 @@ from models import Artifact, Job, UsedNonce
 from models.database.types import clock
 from workers.families import base as family
 from workers.jobs import releases
-from workers.jobs.leases import stalled
-from workers.jobs.leases.leased import is_given_up
+from workers.jobs.leased import is_given_up
+from workers.leases import stalled
 from workers.method_audits import sweep as audit_sweep
 from workers.silos import table as silo_table
 

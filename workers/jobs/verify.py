@@ -22,18 +22,17 @@ from lethe.certificates.evidence import SCORES, Report, build_evidence
 from lethe.certificates.statement import VerifierPart
 from models import Artifact, ErasureRequest, Job, Model, Verification
 from models.database.session import read_by_id
+from workers.cases.case import ExecutedJob, NextAttempt, Verdict, load, load_others
 from workers.families import base as family
 from workers.families.base import Family
-from workers.jobs import repair
-from workers.jobs.attempts import NextAttempt
-from workers.jobs.case import ExecutedJob, Verdict, load, load_others
-from workers.jobs.draft import OtherDraftError
-from workers.jobs.leases import checkpoints, endings
-from workers.jobs.leases.lease import PACE, JobContext, Turn, advance, load_job
-from workers.jobs.leases.leased import leased, pass_on
-from workers.jobs.model import held_out, versions
-from workers.jobs.update import timed
+from workers.jobs import endings, held_out, repair
+from workers.jobs.leased import leased, pass_on
+from workers.leases import checkpoints
+from workers.leases.lease import PACE, JobContext, Turn, advance, load_job
+from workers.lineage import versions
 from workers.provenance import code_digest
+from workers.updates.draft import OtherDraftError
+from workers.updates.update import timed
 
 
 @dataclass(frozen=True, slots=True)

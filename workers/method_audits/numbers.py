@@ -11,7 +11,7 @@ from sqlalchemy import update
 from sqlmodel import Session, col, select
 
 from models import Audit, AuditPair, Model, Record
-from workers.method_audits.ranks import were_targets
+from workers.audit_pairs.ranks import were_targets
 from workers.training.fedavg.held_out import is_held_out
 
 _NOTHING = {"before": None, "after": None, "retrained": None, "mac": None}

@@ -9,7 +9,7 @@ from app.vault.master import audit_mac_key
 from models import Audit, Model
 from workers.errors import RefusedError
 from workers.families import base as family
-from workers.jobs.leases.leased import LONGEST_COOL_DOWN_S, is_outside
+from workers.leases.retries import cool_down_s, is_outside
 from workers.method_audits import queue as audit_queue
 from workers.method_audits import report as audit_report
 from workers.method_audits.queue import LeasedPair
@@ -51,7 +51,7 @@ def run(services: Services, audit_id: str) -> None:
         if taken.tries >= most and not outside:
             audit_queue.fail(services, audit_id, f"{name}: see the service's log")
         else:
-            wait = min(2**taken.tries, LONGEST_COOL_DOWN_S)
+            wait = cool_down_s(taken.tries)
             audit_queue.put_off(services, taken, wait, counts=not outside)
         return
     services.dispatcher.nudge(audit_id, TASK)

@@ -16,16 +16,11 @@ from lethe.certificates.audits.counts import RUNNING
 from models import Audit, AuditPair, Model
 from workers.errors import RefusedError
 from workers.families import base as family
-from workers.jobs.model.logged import registered
+from workers.lineage.logged import registered
 
 UNLOGGED = "the log has no such audit that runs: its row was changed; start another"
 UNREGISTERED = "the model is not as it was registered: its row was changed; restore it"
 FORGED = "pair {} is not as a worker recorded it: its row was changed; start another audit"
-NOT_ITS_ROWS = (
-    "the rows that are stored of the model are not those of its version in the log: restore "
-    "its rows of subjects, feature_blocks, records and model_versions from a backup, and start "
-    "another audit"
-)
 OTHERS = "the audit has other pairs than were started: rows were changed; start another"
 
 

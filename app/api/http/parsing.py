@@ -5,7 +5,8 @@ strangers verified, each in turns of their own: asking for many must not keep kn
 sending rows and messages.
 """
 
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from typing import Annotated, TypeVar
 
 import anyio
@@ -26,19 +27,22 @@ class Parsing:
         # Threads of their own: a parser must not wait for threads that wait for the log.
         self._threads = anyio.CapacityLimiter(at_once)
 
-    async def parse(self, parse: Callable[[], T]) -> T:
-        """Call `parse` in a thread once it is its turn, and return the result.
-
-        Waiting takes no thread. Raises BusyError if no turn came in time.
-        """
+    @asynccontextmanager
+    async def turn(self) -> AsyncIterator[None]:
+        """Wait for a turn, which takes no thread. Raises BusyError if none came in time."""
         with anyio.move_on_after(WAIT) as waiting:
             await self._turns.acquire()
         if waiting.cancelled_caught:
             raise BusyError("too many bodies are being parsed: send again later")
         try:
-            return await anyio.to_thread.run_sync(parse, limiter=self._threads)
+            yield
         finally:
             self._turns.release()
+
+    async def parse(self, parse: Callable[[], T]) -> T:
+        """Call `parse` in a thread, in a turn, and return the result. Raises BusyError."""
+        async with self.turn():
+            return await anyio.to_thread.run_sync(parse, limiter=self._threads)
 
     async def parse_body(self, body: bytes, parse: Callable[[bytes], T]) -> T:
         """Return `parse(body)`; a small body takes no turn. Raises BusyError as `parse`."""

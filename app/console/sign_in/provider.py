@@ -73,7 +73,7 @@ def metadata(settings: Settings) -> dict[str, Any]:
     try:
         found: Any = {}
         with suppress(SignInError):
-            found = _get(f"{issuer.rstrip('/')}/.well-known/openid-configuration")
+            found = fetch(f"{issuer.rstrip('/')}/.well-known/openid-configuration")
         good = isinstance(found, dict) and found.get("issuer") == issuer
         _described[issuer] = time.monotonic(), found if good else {}
     finally:
@@ -91,7 +91,8 @@ def _trusted() -> SSLContext:
     return create_default_context()
 
 
-def _get(address: str) -> Any:
+def fetch(address: str) -> Any:
+    """Return a JSON document of the provider. Raises SignInError if it does not answer."""
     import httpx2
 
     try:
@@ -141,7 +142,7 @@ def claims_of(
     from joserfc.errors import JoseError
     from joserfc.jwk import KeySet
 
-    keys = _get(endpoint(settings, provider, "jwks_uri"))
+    keys = fetch(endpoint(settings, provider, "jwks_uri"))
     own = settings.oidc_client_id
     wanted = {
         "iss": {"essential": True, "value": provider["issuer"]},

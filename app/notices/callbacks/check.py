@@ -22,7 +22,7 @@ REFUSED = (
     "characters long, and its host must have public addresses only"
 )
 
-_asking: Counter[str] = Counter()
+asking: Counter[str] = Counter()
 _counting = threading.Lock()
 
 
@@ -50,13 +50,13 @@ async def check(services: Services, owner: str, *urls: str) -> None:
 @contextmanager
 def _place(owner: str) -> Iterator[None]:
     with _counting:
-        if _asking[owner] >= AT_ONCE:
+        if asking[owner] >= AT_ONCE:
             raise BusyError("too many callback addresses are being looked up: try again")
-        _asking[owner] += 1
+        asking[owner] += 1
     try:
         yield
     finally:
         with _counting:
-            _asking[owner] -= 1
-            if not _asking[owner]:
-                del _asking[owner]
+            asking[owner] -= 1
+            if not asking[owner]:
+                del asking[owner]

@@ -6,6 +6,7 @@ from sqlmodel import Session, col, func, select
 
 from app.reconcile.judgement import DECIDED, ESCALATED, RECEIVED, VERIFIED
 from lethe.canonical import parse_decimal
+from lethe.catalogue import METHODS
 from lethe.certificates.audits.counts import (
     AUDIT,
     COUNT,
@@ -23,9 +24,6 @@ from models import ErasureRequest, LogEntry, RequestEvent
 
 # Events that may name the method of the following executions.
 NAMING = (RECEIVED, ESCALATED)
-# After a `retry` decision the model is retrained or made by the same method; the log does not
-# say which.
-RETRAIN = "retrain"
 OLDER = "the certificate cites another audit than the newest of its method and code"
 OTHERWISE = "the log has other audits of this method than the certificate says"
 
@@ -100,7 +98,10 @@ def _named(session: Session, certificate: Predicate, certified: int) -> str:
             named, anew = str(payload["method"]), False
         anew = anew or (event == DECIDED and payload.get("decision") == "retry")
     if named is not None:
-        return RETRAIN if anew and own == RETRAIN else named
+        # After a `retry` decision the model is retrained or made by the same method; the log
+        # does not say which.
+        retrained = anew and own in METHODS and METHODS[own].retrains
+        return own if retrained else named
     return stated if stated.startswith(f"{own}(") and stated.endswith(")") else own
 
 

@@ -3,7 +3,8 @@
 from sqlmodel import Session, col, select
 
 from app.reconcile.findings import FsckReport
-from app.reconcile.holds import UNTARGETED, Held, compare, has_target, kept_by
+from app.reconcile.holds import ENDED, UNTARGETED, Held, compare, has_target, kept_by
+from app.reconcile.retention import ended_refs
 from lethe.log.entries import HOLD_EVENT, EntryError, Leaf, parse_leaf
 from models import LegalHold, LogEntry
 
@@ -24,7 +25,7 @@ def check_holds(session: Session, report: FsckReport) -> Held:
             continue
         logged.setdefault(str(leaf.ref), []).append((index, leaf))
     rows = {row.id: row for row in session.exec(select(LegalHold))}
-    standing, problems = compare(rows, logged)
+    standing, problems = compare(rows, logged, ended_refs(session, ENDED))
     for index, problem in problems:
         report.add(CHECK, problem, index)
     for hold in standing:

@@ -5,18 +5,27 @@ ended. So the lists are sealed, and each entry has the digest of its list.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import date, timedelta
 
 from sqlmodel import Session, col, func, select
 
 from app.reconcile.findings import FsckReport
-from app.reconcile.holds import Held
+from app.reconcile.holds import RELEASED, Held
 from app.reconcile.logged_requests import ENDS
 from app.reconcile.retention import cut_offs, ended_refs, items_digest, listed, stored_entries
+from app.reconcile.undecided import undecided
 from app.settings import Settings
-from lethe.log.entries import ERASURE_EVENT
-from models import Artifact, Case, ErasureRequest, LogEntry, RetentionRemoval, Verification
+from lethe.log.entries import ERASURE_EVENT, HOLD_EVENT
+from models import (
+    Artifact,
+    Case,
+    ErasureRequest,
+    LegalHold,
+    LogEntry,
+    RetentionRemoval,
+    Verification,
+)
 from models.database.session import chunks
 from models.database.types import clock
 
@@ -42,6 +51,8 @@ OVERDUE = (
     "that leaves it, the tables differ from the log"
 )
 LATE = timedelta(days=2)  # the schedule runs daily
+ANSWERS = tuple(event.removeprefix("request.") for event in ENDS)  # states; not `failed`
+_PLACES = {"contact": col(Case.ref), "case": col(Case.ref), "hold": col(LegalHold.id)}
 UNLOGGED = "retention_removals lists something under an entry that does not count it"
 
 
@@ -100,9 +111,11 @@ def _kept(session: Session, rows: Iterable[RetentionRemoval]) -> Iterable[bool]:
         .where(col(Artifact.wrapped_key).is_not(None)),
         "contact": select(Case.ref).where(col(Case.contact).is_not(None)),
         "case": select(Case.ref).where(col(Case.key).is_not(None)),
+        "undecided": select(ErasureRequest.id).where(col(ErasureRequest.state).not_in(ANSWERS)),
+        "hold": select(LegalHold.id),
     }
     for kind, query in still.items():
-        place = col(ErasureRequest.ref) if kind in ("scope", "evidence") else col(Case.ref)
+        place = _PLACES.get(kind, col(ErasureRequest.ref))
         for chunk in chunks(refs.get(kind, [])):
             yield session.exec(query.where(place.in_(chunk)).limit(1)).first() is not None
 
@@ -118,23 +131,41 @@ def _early(
     refs: dict[str, list[str]] = {}
     for row in rows:
         refs.setdefault(row.kind, []).append(row.ref)
-    for kind in ("evidence", "scope"):
+    for kind, event, names in (
+        ("evidence", ERASURE_EVENT, ENDS),
+        ("scope", ERASURE_EVENT, ENDS),
+        ("hold", HOLD_EVENT, (RELEASED,)),
+    ):
+        limit = before[kind].isoformat() if kind in before else ""
         for chunk in chunks(refs.get(kind, [])):
-            query = select(LogEntry.ref, func.max(col(LogEntry.day))).where(
-                LogEntry.kind == ERASURE_EVENT,
-                col(LogEntry.event).in_(ENDS),
-                col(LogEntry.ref).in_(chunk),
-            )
-            ends = dict(session.exec(query.group_by(col(LogEntry.ref))).all())
-            limit = before[kind].isoformat() if kind in before else ""
+            ends = _days(session, event, names, chunk)
             if any(ref not in ends or ends[ref] > limit for ref in chunk):
                 return True
-    for kind, at in (("contact", col(Case.due_at)), ("case", col(Case.received_at))):
+    for chunk in chunks(refs.get("undecided", [])):
+        if _days(session, ERASURE_EVENT, ("request.refused",), chunk).keys() < set(chunk):
+            return True
+    for kind, at in (
+        ("undecided", col(ErasureRequest.due_at)),
+        ("contact", col(Case.due_at)),
+        ("case", col(Case.received_at)),
+    ):
+        place = _PLACES.get(kind, col(ErasureRequest.ref))
         for chunk in chunks(refs.get(kind, [])):
-            for found in session.exec(select(at).where(col(Case.ref).in_(chunk))):
+            for found in session.exec(select(at).where(place.in_(chunk))):
                 if kind not in before or found.date() > before[kind]:
                     return True
     return False
+
+
+def _days(
+    session: Session, kind: str, events: Sequence[str], refs: Sequence[str]
+) -> dict[str, str]:
+    """Return by ref the last day on which one of these events was logged."""
+    query = select(LogEntry.ref, func.max(col(LogEntry.day))).where(
+        LogEntry.kind == kind, col(LogEntry.event).in_(events), col(LogEntry.ref).in_(refs)
+    )
+    days = session.exec(query.group_by(col(LogEntry.ref)))
+    return {str(ref): str(day) for ref, day in days}
 
 
 def check_overdue(session: Session, report: FsckReport, settings: Settings, held: Held) -> None:
@@ -162,10 +193,41 @@ def check_overdue(session: Session, report: FsckReport, settings: Settings, held
     )
     query = closed.where(col(LogEntry.day) < day, proof.exists())
     report.add_all(CHECK, OVERDUE, sorted({*late, *(i for i, _, _ in session.exec(query))}))
+    for request in session.exec(undecided(ends["undecided"], held)):
+        if request.event_key:
+            report.add(CHECK, OVERDUE, request.log_index)
+    released = (
+        select(LogEntry.index)
+        .join(LegalHold, col(LegalHold.id) == col(LogEntry.ref))
+        .where(LogEntry.kind == HOLD_EVENT, LogEntry.event == RELEASED)
+        .where(col(LogEntry.day) < ends["hold"].date().isoformat())
+    )
+    report.add_all(CHECK, OVERDUE, sorted(session.exec(released)))
     kept = select(ErasureRequest.id).where(
         ErasureRequest.case_ref == Case.ref, col(ErasureRequest.forgotten_at).is_(None)
     )
-    contact = col(Case.contact).is_not(None) & (col(Case.due_at) < ends["contact"])
+    # A request that ended lately, or not at all, needs the address for its answer.
+    lately = (
+        select(LogEntry.index)
+        .join(ErasureRequest, col(ErasureRequest.ref) == col(LogEntry.ref))
+        .where(
+            ErasureRequest.case_ref == Case.ref,
+            LogEntry.kind == ERASURE_EVENT,
+            col(LogEntry.event).in_(ENDS),
+            col(LogEntry.day) >= ends["contact"].date().isoformat(),
+        )
+    )
+    going_on = select(ErasureRequest.id).where(
+        ErasureRequest.case_ref == Case.ref,
+        col(ErasureRequest.state).not_in(ANSWERS)
+        | (col(ErasureRequest.due_at) >= ends["contact"]),
+    )
+    contact = (
+        col(Case.contact).is_not(None)
+        & (col(Case.due_at) < ends["contact"])
+        & ~going_on.exists()
+        & ~lately.exists()
+    )
     key = col(Case.key).is_not(None) & (col(Case.received_at) < ends["case"]) & ~kept.exists()
     for case in session.exec(select(Case).where(contact | key, ~held.case())):
         report.add(CHECK, OVERDUE, case.parts[0]["log_index"] if case.parts else None)

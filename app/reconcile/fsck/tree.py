@@ -49,7 +49,7 @@ def check_tree(
             report.add("gap", f"{lost}: restore a newer backup of the database")
     pending = next(checkpoints, None)
     for entry, stored in _entries(session, peaks.size):
-        _check_entry(entry, report)
+        check_entry(entry, report)
         if ledger.entry_key is not None and not ledger.entry_key.is_authentic(entry):
             report.add("mac", "the row is not one that this installation wrote", entry.index)
         if entry.index != peaks.size:
@@ -127,7 +127,8 @@ def _nodes(session: Session, start: int, end: int) -> dict[tuple[int, int], byte
     return {(level, index): value for level, index, value in rows}
 
 
-def _check_entry(entry: LogEntry, report: FsckReport) -> None:
+def check_entry(entry: LogEntry, report: FsckReport) -> None:
+    """Report a leaf that is not one this log writes, or whose columns differ from it."""
     try:
         leaf = parse_leaf(entry.leaf)
     except EntryError:

@@ -15,6 +15,7 @@ from app.schemas.families.shards import NewShards
 from app.schemas.families.sums import NewSums
 from app.schemas.families.vectors import NewVectors
 from app.schemas.models import FamilyManifest, NewModel
+from lethe.catalogue import family_of
 
 Manifest = (
     NewModel | NewNetwork | NewRecipe | NewForest | NewScript | NewShards | NewSums | NewVectors
@@ -35,4 +36,4 @@ MANIFESTS: Mapping[str, type[Manifest]] = MappingProxyType(
 
 def manifest_of(config: Mapping[str, Any]) -> type[FamilyManifest]:
     """Return the manifest class of a configuration; FamilyManifest for an unknown family."""
-    return MANIFESTS.get(str(config.get("family", "ridge")), FamilyManifest)
+    return MANIFESTS.get(family_of(config), FamilyManifest)

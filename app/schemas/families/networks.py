@@ -17,7 +17,7 @@ from pydantic import (
 
 from app.schemas.base import Wire
 from app.schemas.families.certified import METHOD, NOISY, check_noisy, check_terms
-from app.schemas.models import FamilyManifest, Name
+from app.schemas.models import FamilyManifest, Name, RowForm
 from lethe.catalogue import Attack, Distance, NetworkMethod
 
 PIXELS: Final = "res-unet"  # the only network whose labels are masks
@@ -155,10 +155,6 @@ class VerificationTerms(Wire):
             found.pop("references")
         return found
 
-    def is_trained_for(self) -> bool:
-        """Return whether a verdict needs models that the judge trains by itself."""
-        return self.references is not None or bool(self.distances)
-
 
 # As large as inputs may be; beyond it float32 gradients overflow.
 Place = Annotated[int, Field(ge=0, le=2**53 - 1)]
@@ -203,6 +199,8 @@ class NewNetwork(FamilyManifest):
     """
 
     trained_by_silos: ClassVar[bool] = True
+    row_form: ClassVar[RowForm] = "inputs"
+    last_attempt: ClassVar[str] = "retrain"
     family: Literal["network"]
     method: NetworkMethod = "retrain"
     classes: list[Name] = Field(min_length=2, max_length=10_000)
@@ -244,6 +242,18 @@ class NewNetwork(FamilyManifest):
             )
         return self
 
+    @property
+    def judge_trains(self) -> bool:
+        """Whether the policy needs models that the judge trains by itself."""
+        return self.policy.references is not None or bool(self.policy.distances)
+
+    def logged_parts(self) -> dict[str, Any]:
+        """Return policy, by whose digest certificates name it, and canary, if there is one."""
+        parts: dict[str, Any] = {"policy": self.policy.model_dump()}
+        if self.canary is not None:  # absent otherwise, to keep digests
+            parts["canary"] = self.canary.model_dump(mode="json")
+        return parts
+
     def pinned(self) -> dict[str, Any]:
         """Return the pinned configuration, whose digest is logged at registration."""
         config: dict[str, Any] = {
@@ -252,10 +262,8 @@ class NewNetwork(FamilyManifest):
             "training": self.training.model_dump(),
             "held_out": self.held_out,
             "settings": self.settings,
-            "policy": self.policy.model_dump(),
+            **self.logged_parts(),
         }
-        if self.canary is not None:  # absent otherwise, to keep digests
-            config["canary"] = self.canary.model_dump(mode="json")
         return self.of_rows(**config)
 
 

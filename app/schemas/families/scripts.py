@@ -1,5 +1,6 @@
 """Scripts on the wire: an operator's training program and everything that determines it."""
 
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, StringConstraints, model_validator
@@ -59,6 +60,12 @@ class ScriptDocument(Wire):
         """Return the form that is registered and logged."""
         tolerance = None if self.tolerance is None else self.tolerance.hex()
         return {**self.model_dump(), "tolerance": tolerance}
+
+
+def predicts(config: Mapping[str, Any]) -> bool:
+    """Return whether its models predict here: of a script, in ONNX or with a program."""
+    script = config.get("script")
+    return script is None or script["output"] == "onnx" or script["predict"] is not None
 
 
 def check_names(classes: list[str]) -> None:

@@ -93,6 +93,11 @@ class NewSums(FamilyManifest):
         )
 
 
+def is_summed(config: Mapping[str, Any]) -> bool:
+    """Return whether the rows of a configuration are summed as integers, within `bounds`."""
+    return "sums" in config
+
+
 def bounds(config: Mapping[str, Any]) -> tuple[float, float, float]:
     """Return least and largest feature, and largest number to predict, of a configuration."""
     options = config["sums"]

@@ -4,12 +4,12 @@ import base64
 import binascii
 from array import array
 from math import isfinite
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, StringConstraints, model_validator
 
 from app.schemas.base import Wire
-from app.schemas.models import FamilyManifest, Name
+from app.schemas.models import FamilyManifest, Name, RowForm
 from lethe.catalogue import VectorsMethod
 
 OWN = {
@@ -55,6 +55,7 @@ class NewVectors(FamilyManifest):
     classes: none, because rows have no label.
     """
 
+    row_form: ClassVar[RowForm] = "vectors"
     family: Literal["vectors"]
     method: VectorsMethod = "vectors-drop"
     classes: list[Name] = Field(default_factory=list, max_length=0)

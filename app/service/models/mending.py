@@ -12,6 +12,7 @@ from app.service.context import Services
 from app.service.methods import last_step
 from app.service.models import registry
 from app.service.queue import MEND
+from lethe.catalogue import data_of
 from models import ErasureRequest, Job, Model
 
 
@@ -64,7 +65,7 @@ def _require_mendable(session: Session, model: Model) -> None:
         raise ConflictError(f"the model is {model.state}: only a quarantined one can be mended")
     if model.current_version is None:
         raise ConflictError("the model never had a version: delete it and register it again")
-    if model.config["data"] == "masked":
+    if not data_of(model.config).rebuildable:
         raise ConflictError(
             "the rows of a masked model were never here: register it again and have its "
             "clients send their statistics"

@@ -27,6 +27,7 @@ from app.service.signatures import current_key
 from app.vault.errors import ShreddedError
 from app.vault.request_ref import request_ref
 from app.vault.wipe import DELETED
+from lethe.catalogue import data_of, family_of
 from lethe.certificates.model_signature import sign_model
 from lethe.signing.http import SignedBy
 from models import Certificate, ErasureRequest, Model, ModelVersion, Verification
@@ -207,7 +208,7 @@ def manifest(services: Services, signed: SignedBy, ref: str) -> ManifestView:
             config["penalty"] = float.fromhex(model.config["penalty"])
         return ManifestView(
             ref=model.ref,
-            family=model.config.get("family", "ridge"),
+            family=family_of(model.config),
             classes=model.classes,
             data=model.config["data"],
             method=model.method,
@@ -218,7 +219,7 @@ def manifest(services: Services, signed: SignedBy, ref: str) -> ManifestView:
 
 def is_remote(model: Model) -> bool:
     """Return whether a model's rows stay with its clients."""
-    return bool(model.config["data"] != "rows")
+    return not data_of(model.config).rows_here
 
 
 def show(model: Model) -> ModelView:

@@ -1,7 +1,7 @@
 """The parsers that are fuzzed, by name."""
 
 from benchmarks.fuzz.target import Target
-from benchmarks.fuzz.targets import arrays, certificates, log, service, wire
+from benchmarks.fuzz.targets import arrays, certificates, log, service, verifiers, wire
 
 TARGETS: dict[str, Target] = {
     one.name: one
@@ -11,5 +11,6 @@ TARGETS: dict[str, Target] = {
         *wire.TARGETS,
         *service.TARGETS,
         *arrays.TARGETS,
+        *verifiers.TARGETS,
     )
 }

@@ -34,13 +34,15 @@ JSON = (as_json, as_json, plain)
 
 
 @cache
-def _certified() -> Certified:
+def certified() -> Certified:
+    """Return a certificate that passes, with its files and keys."""
     return Office().certify()
 
 
-def _bundles() -> Sequence[bytes]:
+def bundles() -> Sequence[bytes]:
+    """Return that certificate and the published vectors."""
     found = [path.read_bytes() for path in sorted(VECTORS.glob("*.json"))]
-    return [_certified().bundle, *(one for one in found if _is_bundle(one))]
+    return [certified().bundle, *(one for one in found if _is_bundle(one))]
 
 
 def _is_bundle(data: bytes) -> bool:
@@ -48,36 +50,43 @@ def _is_bundle(data: bytes) -> bool:
 
 
 def _statements() -> Sequence[bytes]:
-    return [parse_bundle(one).payload for one in _bundles()]
+    return [parse_bundle(one).payload for one in bundles()]
 
 
 def _verdict(data: bytes) -> object:
     """Verify a file; whatever it is, there is a verdict."""
-    known = _certified()
+    known = certified()
     verdict = verify_certificate(data, log=known.log, issuer=known.issuer)
     assert verdict.result in ("PASS", "FAIL")
     return verdict.to_json()
 
 
-def _trust_root() -> bytes:
+def trust_root() -> bytes:
+    """Return a trust root that is valid."""
     office = Published()
     office.say(FIRST, SECOND)
     return office.root()
 
 
-def _resigned(data: bytes) -> object:
-    """Read a trust root whose log signed whatever it says."""
+def signed(data: bytes) -> bytes:
+    """Return a trust root of these members, signed by its log.
+
+    Raises LetheError: they are no JSON object.
+    """
     members = canonical.decode(data)
     if not isinstance(members, dict):
         raise TrustRootError("no object")
     members.pop("signature", None)
     digest = sha256(canonical.encode(members)).digest()
-    signed = canonical.encode({**members, "signature": line(log_signer(), digest)})
-    return parse_trust_root(signed)
+    return canonical.encode({**members, "signature": line(log_signer(), digest)})
+
+
+def _resigned(data: bytes) -> object:
+    return parse_trust_root(signed(data))
 
 
 def _trusted(data: bytes) -> object:
-    verdict = verify(_certified().bundle, trust_root=data)
+    verdict = verify(certified().bundle, trust_root=data)
     return verdict.to_json()
 
 
@@ -95,19 +104,19 @@ def _pem(make: Callable[..., str]) -> Callable[[], Sequence[bytes]]:
 
 
 TARGETS = (
-    Target("certificate", parse_bundle, _bundles, (CertificateError, LetheError), JSON),
-    Target("certificate-verdict", _verdict, _bundles, (), JSON),
+    Target("certificate", parse_bundle, bundles, (CertificateError, LetheError), JSON),
+    Target("certificate-verdict", _verdict, bundles, (), JSON),
     Target("statement", parse_statement, _statements, (LetheError,), JSON),
-    Target("evidence", parse_evidence, lambda: [_certified().evidence], (LetheError,), JSON),
-    Target("trust-root", parse_trust_root, lambda: [_trust_root()], (TrustRootError,), JSON),
-    Target("trust-root-signed", _resigned, lambda: [_trust_root()], (LetheError,), (as_json,)),
+    Target("evidence", parse_evidence, lambda: [certified().evidence], (LetheError,), JSON),
+    Target("trust-root", parse_trust_root, lambda: [trust_root()], (TrustRootError,), JSON),
+    Target("trust-root-signed", _resigned, lambda: [trust_root()], (LetheError,), (as_json,)),
     Target("audit-report", parse_report, _report, (LetheError,), JSON),
     Target("public-key", load_public_key, _pem(public_pem), (KeyFormatError,)),
     Target("private-key", load_private_key, _pem(private_pem), (KeyFormatError,)),
     Target(
         "canonical-json",
         canonical.decode,
-        lambda: [_certified().bundle],
+        lambda: [certified().bundle],
         (canonical.NotCanonicalError,),
         JSON,
     ),

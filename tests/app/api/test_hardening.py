@@ -20,7 +20,7 @@ from app.service.paging import format_cursor
 from lethe.signing.http import new_nonce, sign_request
 from models import Record
 from tests.app.api.test_requests import EMAIL, problem, stored
-from tests.installation import Installation, make_token
+from tests.installation import Installation, answer_errors, make_token, taken
 from tests.small import MODEL, Caller, manifest, pack, rows
 
 HUGE = 10**23
@@ -63,7 +63,7 @@ def test_a_target_out_of_range_is_a_named_problem(
     installation: Installation, path: str, status: int, slug: str
 ) -> None:
     http = installation.caller.http
-    http._transport.raise_server_exceptions = False  # type: ignore[attr-defined]
+    answer_errors(http)
     body = problem(installation.caller.operator("GET", path), status, slug)
     assert EMAIL not in json.dumps(body)
 
@@ -402,7 +402,7 @@ def test_large_json_of_known_senders_waits_for_its_turn(
     ready: Installation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(parsing, "WAIT", 0.05)
-    caller, turns = ready.caller, ready.caller.http.app.state.parsing  # type: ignore[attr-defined]
+    caller = ready.caller
     large = json.dumps({"model": MODEL, "more": ["x"] * parsing.SMALL}).encode()
 
     def send() -> tuple[Any, Any, Any]:
@@ -416,12 +416,10 @@ def test_large_json_of_known_senders_waits_for_its_turn(
 
     for answer in send():
         problem(answer, 422, "body-invalid")
-    portal = caller.http.portal
-    assert portal is not None
-    for _ in range(ready.settings.max_parsed_at_once):
-        portal.call(turns._turns.acquire)
-    for answer in send():
-        problem(answer, 503, "busy")
-        assert answer.headers["retry-after"] == "5"
-    small = {"model": MODEL, "scope": {"level": "sample", "records": ["r1"]}}
-    assert caller.signed("POST", "/v1/requests", json.dumps(small).encode()).status_code == 202
+    with taken(ready, "parsing", ready.settings.max_parsed_at_once):
+        for answer in send():
+            problem(answer, 503, "busy")
+            assert answer.headers["retry-after"] == "5"
+        scope = {"level": "sample", "records": ["r1"]}
+        small = json.dumps({"model": MODEL, "scope": scope}).encode()
+        assert caller.signed("POST", "/v1/requests", small).status_code == 202

@@ -8,7 +8,7 @@ from sqlalchemy.exc import OperationalError
 from lethe.log.fetch import MissingFileError
 from lethe.log.follow import verify_log
 from tests.app.api.test_requests import problem
-from tests.installation import Installation, make_token
+from tests.installation import Installation, answer_errors, make_token
 from tests.small import Caller
 
 
@@ -119,7 +119,7 @@ def test_an_unexpected_error_tells_nothing(
         raise RuntimeError("jane.doe@example.org")
 
     monkeypatch.setattr("app.service.acceptance.admit", explode)
-    ready.caller.http._transport.raise_server_exceptions = False  # type: ignore[attr-defined]
+    answer_errors(ready.caller.http)
     response = ready.caller.erase_records("r1")
     assert "may have been carried out" in problem(response, 500, "internal")["detail"]
     assert "jane.doe" not in response.text + caplog.text
@@ -132,7 +132,7 @@ def test_a_database_that_is_away_may_be_asked_again(
     def away(*_: object) -> None:
         raise OperationalError("INSERT jane.doe@example.org", None, Exception("jane.doe"))
 
-    ready.caller.http._transport.raise_server_exceptions = False  # type: ignore[attr-defined]
+    answer_errors(ready.caller.http)
     with monkeypatch.context() as patch:
         patch.setattr("app.service.acceptance.admit", away)
         response = ready.caller.erase_records("r1")

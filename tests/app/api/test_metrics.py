@@ -14,9 +14,11 @@ from sqlmodel import col
 from app import logs, metrics
 from app.election import Election
 from app.ledger import storage
+from app.ledger.startup import open_ledger
 from app.metrics import WorkerMetricsError
 from app.schemas.requests import State
 from app.service import health
+from app.service.context import Services
 from lethe.signing.keys import generate_key
 from models import ErasureRequest, Job, ScheduleLease
 from models.database.types import utcnow
@@ -202,7 +204,12 @@ def test_readiness_is_looked_at_no_more_often_than_the_rest(
     ready: Installation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looked: list[int] = []
-    monkeypatch.setattr(health, "_keys", lambda _: looked.append(1))  # asked by each /readyz
+
+    def counted(*arguments: Any) -> Any:  # by the part `keys`, asked by each /readyz
+        looked.append(1)
+        return open_ledger(*arguments)
+
+    monkeypatch.setattr(health, "open_ledger", counted)
     ready.services.seen.clear()
     for _ in range(20):
         metrics.read(ready.services)
@@ -210,19 +217,16 @@ def test_readiness_is_looked_at_no_more_often_than_the_rest(
 
 
 def test_without_the_database_no_other_part_waits_for_it(
-    ready: Installation, scrape: Callable[[], Samples], monkeypatch: pytest.MonkeyPatch
+    ready: Installation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def away(*_: object) -> Any:
         raise ConnectionError
 
-    monkeypatch.setattr(health, "_database", away)
-    monkeypatch.setattr(metrics, "_database", away)
-    monkeypatch.setattr(health, "_keys", lambda _: pytest.fail("it was asked"))
+    monkeypatch.setattr(Services, "reading", away)
+    monkeypatch.setattr(health, "open_ledger", lambda *_: pytest.fail("it was asked"))
     ready.services.seen.clear()
-    found = scrape()
-    assert {key: value for key, value in found.items() if key[0] == "lethe_ready"} == {
-        ("lethe_ready", ("database",)): 0
-    }
+    found = {one.name: one.samples for one in metrics.read(ready.services)}
+    assert found["lethe_ready"] == {("database",): 0}
 
 
 def test_a_statement_that_takes_too_long_is_ended(

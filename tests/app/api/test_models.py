@@ -13,6 +13,8 @@ import pytest
 from sqlalchemy import update
 from sqlmodel import Session, select
 
+from app.ledger.sequencer import Ledger
+from app.settings import Settings
 from models import (
     Artifact,
     Contribution,
@@ -23,7 +25,7 @@ from models import (
     ModelVersion,
 )
 from tests.app.api.test_requests import problem
-from tests.installation import Installation
+from tests.installation import Installation, install
 from tests.small import CLIENTS, MODEL, ROWS, Caller, manifest, pack, rows
 
 
@@ -187,6 +189,30 @@ def contribute(installation: Installation, arrays: dict[str, Any], **caller: Any
         pack(arrays),
         content_type="application/x-npz",
     )
+
+
+@pytest.mark.parametrize(
+    ("setting", "said"),
+    [
+        ("max_contribution_rows", "a contribution has at most 4 rows: send several"),
+        (
+            "max_contribution_owners",
+            "a contribution names at most 4 clients and subjects: send several",
+        ),
+    ],
+)
+def test_a_contribution_is_bounded_because_others_wait_for_it(
+    settings: Settings, ledger: Ledger, setting: str, said: str
+) -> None:
+    with install(settings.model_copy(update={setting: 4})) as made:
+        made.ready()  # of an operator: more rows, and more clients
+        before = list((settings.data_dir / "artifacts").iterdir())
+        many = one_client(100, 5) | {"subjects": np.array([f"s{n}" for n in range(5)])}
+        few = {name: values[:4] for name, values in many.items()}
+        assert problem(contribute(made, many), 422, "upload-invalid")["detail"] == said
+        assert list((settings.data_dir / "artifacts").iterdir()) == before
+        assert contribute(made, few).status_code == 202
+        made.drain()
 
 
 def test_the_same_idempotency_key_gets_the_same_contribution(ready: Installation) -> None:

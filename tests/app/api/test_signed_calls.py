@@ -17,7 +17,7 @@ from lethe.signing.keys import generate_key
 from models import UsedNonce
 from models.database.types import clock
 from tests.app.api.test_requests import problem
-from tests.installation import Installation
+from tests.installation import Installation, answer_errors
 from tests.small import MODEL, Caller, pack, rows
 from workers.jobs import sweep
 
@@ -103,7 +103,7 @@ def test_a_nonce_that_cannot_be_stored_is_not_taken_as_spent(
 
     with monkeypatch.context() as patch:
         patch.setattr(admission, "insertion_of_nonces", full)
-        ready.caller.http._transport.raise_server_exceptions = False  # type: ignore[attr-defined]
+        answer_errors(ready.caller.http)
         assert ready.caller.erase_records("r1", nonce=NONCE).status_code == 500
     assert ready.caller.erase_records("r1", nonce=NONCE).status_code == 202
 

@@ -196,7 +196,7 @@ def test_a_commit_that_fails_leaves_what_the_sweep_removes(installation: Install
 def test_rows_are_never_whole_in_memory_nor_in_the_clear(
     installation: Installation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    largest, read = 0, npz._read
+    largest, read = 0, npz.read_blocks
 
     def noted(*arguments: Any) -> Any:
         nonlocal largest
@@ -204,7 +204,7 @@ def test_rows_are_never_whole_in_memory_nor_in_the_clear(
             largest = max(largest, block.nbytes)
             yield block
 
-    monkeypatch.setattr(npz, "_read", noted)
+    monkeypatch.setattr(npz, "read_blocks", noted)
     assert register(installation, many()).status_code == 201
     assert 0 < largest <= npz.BLOCK
     ones = np.ones(64, np.float32).tobytes()

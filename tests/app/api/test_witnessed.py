@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -101,15 +100,23 @@ def test_closed_issues_nothing_before_a_quorum_and_then_the_same_bytes_for_ever(
         made.check()
 
 
+def impatient(settings: Settings) -> Settings:
+    """Return settings of which the wait for a quorum is over."""
+    return settings.model_copy(update={"witness_wait_seconds": -1})
+
+
 def test_open_issues_without_a_quorum_after_its_wait_and_the_certificate_shows_it(
     three: Three, settings: Settings, fitted: PrivateKey
 ) -> None:
     opened = three.write(settings, "three")
-    with erased(opened, fitted) as (made, path), gathering(made.services.ledger, opened) as ask:
+    with (
+        erased(opened, fitted) as (made, path),
+        gathering(made.services.ledger, opened) as patient,
+        gathering(made.services.ledger, impatient(opened)) as ask,
+    ):
         http = made.caller.http
-        assert not ask.round()  # the wait is not over
+        assert not patient.round()  # the wait is not over
         assert http.get(f"{path}/certificate").status_code == 409
-        ask._wait = timedelta(seconds=-1)
         assert ask.round()
         data = http.get(f"{path}/certificate").content
         failed = verdict(made, data, three.parsed("three")).failed
@@ -169,8 +176,10 @@ def test_closed_issues_nothing_without_a_quorum_however_long_it_waits(
     three: Three, settings: Settings, fitted: PrivateKey
 ) -> None:
     closed = three.write(settings, "three", witness_fail="closed")
-    with erased(closed, fitted) as (made, path), gathering(made.services.ledger, closed) as ask:
-        ask._wait = timedelta(seconds=-1)
+    with (
+        erased(closed, fitted) as (made, path),
+        gathering(made.services.ledger, impatient(closed)) as ask,
+    ):
         assert not ask.round()
         for form in ("", "/html"):
             assert made.caller.http.get(f"{path}/certificate{form}").status_code == 409

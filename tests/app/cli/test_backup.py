@@ -46,7 +46,7 @@ from tests.installation import Installation, install
 from tests.small import MODEL, ROWS
 from workers.errors import RefusedError
 from workers.jobs import execute
-from workers.jobs.leases.lease import JobContext
+from workers.leases.lease import JobContext
 
 
 @dataclass

@@ -9,7 +9,7 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from hashlib import sha256
@@ -21,13 +21,15 @@ from sqlalchemy.engine import Engine
 from sqlmodel import Session, col, select
 
 from app import metrics, steps
-from app.backup.archive import write_backup
+from app.backup.archive import has_digest, write_backup
 from app.backup.beats import FOLDER, Beat, read_beats, write_beat
 from app.backup.errors import BackupError
-from app.backup.follower import DatabaseFollower, Round, follow, following
+from app.backup.folder import Folder
+from app.backup.follower import DatabaseFollower, follow, following
 from app.backup.keys import KeysCopy
 from app.backup.pieces import PIECE, PIECES, as_backup, read_followed
 from app.backup.restore import restore as restore_backup
+from app.backup.round import Follower, Round
 from app.backup.scratch import scratch_place
 from app.cli.backup import backup, restore
 from app.keys.rotate_log import revoke_log, rotate_log
@@ -67,7 +69,7 @@ class Following:
 
     installed: Installation
     directory: Path
-    follower: DatabaseFollower
+    follower: Follower
 
     def round(self) -> Round:
         done = self.follower.run()
@@ -97,6 +99,21 @@ def ask(installed: Installation, record: str) -> str:
     answer = installed.caller.erase_records(record)
     assert answer.status_code == 202, answer.text
     return str(answer.json()["id"])
+
+
+@contextmanager
+def at(step: str, act: Callable[[], object]) -> Iterator[None]:
+    """Do something else each time a step is reached."""
+
+    def reached(one: str) -> None:
+        if one == step:
+            act()
+
+    steps.install(reached)
+    try:
+        yield
+    finally:
+        steps.install(None)
 
 
 def lost(settings: Settings, place: Path) -> Settings:
@@ -223,7 +240,7 @@ def test_whatever_is_killed_a_whole_state_is_left(
     whole = {before, after} if step == "follow.committed" else {before}
     assert comes_back(settings, followed.directory, tmp_path / "1") == whole
     follower = DatabaseFollower(
-        settings, followed.follower._connection, followed.follower.folder
+        settings, followed.follower.connection, followed.follower.folder
     )
     assert follower.run() is not None  # as the next process does
     assert comes_back(settings, followed.directory, tmp_path / "2") == {before, after}
@@ -313,17 +330,10 @@ def test_the_guard_that_is_copied_is_never_ahead_of_the_database(
     settings = followed.installed.settings
     copy = KeysCopy(settings.keys_dir, tmp_path / "k")
     follower = DatabaseFollower(
-        settings, followed.follower._connection, followed.follower.folder, copy
+        settings, followed.follower.connection, followed.follower.folder, copy
     )
-    honest = follower._take_copy
-
-    def busy(place: Path) -> Path:
-        copied = honest(place)
-        ask(followed.installed, "r1")
-        return copied
-
-    monkeypatch.setattr(follower, "_take_copy", busy)
-    done = follower.run()
+    with at("follow.copied", lambda: ask(followed.installed, "r1")):
+        done = follower.run()
     assert done is not None
     held = SigningGuard(tmp_path / "k" / GUARD).read().size
     assert held <= done.state.size < SigningGuard(settings.keys_dir / GUARD).read().size
@@ -393,18 +403,16 @@ def test_a_folder_that_is_a_link_is_refused(followed: Following, folder: str) ->
 def test_a_folder_that_becomes_a_link_within_a_round_leads_nowhere(
     followed: Following, folder: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    settings, honest = followed.installed.settings, followed.follower._take_copy
+    settings = followed.installed.settings
     erase(followed.installed, "r1")  # makes pieces and files to write and to remove
     before = _all_keys(settings)
 
-    def exchanged(scratch: Path) -> Path:
-        copied = honest(scratch)
+    def exchange() -> None:
         (followed.directory / folder).rename(followed.directory / "moved")
         (followed.directory / folder).symlink_to(settings.keys_dir)
-        return copied
 
-    monkeypatch.setattr(followed.follower, "_take_copy", exchanged)
-    followed.round()
+    with at("follow.copied", exchange):
+        followed.round()
     assert _all_keys(settings) == before
 
 
@@ -643,7 +651,7 @@ def test_a_piece_that_rotted_is_written_again(followed: Following, tmp_path: Pat
     with pytest.raises(BackupError, match="not the file that was backed up"):
         comes_back(settings, followed.directory, tmp_path / "1")
     follower = DatabaseFollower(
-        settings, followed.follower._connection, followed.follower.folder
+        settings, followed.follower.connection, followed.follower.folder
     )
     assert follower.run() is not None
     assert comes_back(settings, followed.directory, tmp_path / "2") == set()
@@ -808,6 +816,30 @@ def test_a_manifest_that_needs_more_than_the_disk_has_is_refused(
     monkeypatch.setattr(shutil, "disk_usage", lambda _: honest._replace(free=free))
     with pytest.raises(BackupError, match=r"MiB beside .* free space there"):
         comes_back(followed.installed.settings, followed.directory, tmp_path / "new")
+
+
+def test_a_sparse_manifest_is_not_read_whole(followed: Following, tmp_path: Path) -> None:
+    os.truncate(followed.directory / "manifest.json", 1 << 40)  # of nothing
+    with pytest.raises(BackupError, match="is damaged"):
+        comes_back(followed.installed.settings, followed.directory, tmp_path / "new")
+
+
+def test_a_sparse_artifact_is_copied_again_and_not_hashed(
+    followed: Following, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    file = next((followed.directory / "artifacts").iterdir())
+    os.truncate(file, 1 << 43)
+    hashed: list[str] = []
+
+    def watched(directory: Folder, name: str, digest: str) -> bool:
+        hashed.append(name)
+        return has_digest(directory, name, digest)
+
+    monkeypatch.setattr("app.backup.round.has_digest", watched)
+    settings, old = followed.installed.settings, followed.follower
+    assert DatabaseFollower(settings, old.connection, old.folder).run() is not None
+    assert file.name not in hashed
+    assert comes_back(settings, followed.directory, tmp_path / "1") == set()
 
 
 def test_rows_that_take_more_than_the_database_are_refused(

@@ -71,13 +71,13 @@ def test_the_next_call_reads_what_is_new(
 ) -> None:
     size = ready.services.ledger.latest().size
     read: list[int] = []
-    check = fsck_tree._check_entry
+    check = fsck_tree.check_entry
 
     def note(found: Any, report: Any) -> None:
         read.append(found.index)
         check(found, report)
 
-    monkeypatch.setattr(fsck_tree, "_check_entry", note)
+    monkeypatch.setattr(fsck_tree, "check_entry", note)
     assert fsck(state)["before"] == size
     assert read == []
     grow(ready)

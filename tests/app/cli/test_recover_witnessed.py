@@ -111,7 +111,7 @@ def lost(
         }
     )
     with ExitStack() as stack:
-        signer = ledger._signers.signers[0]
+        signer = ledger.signers.signers[0]
         made = Lost(tmp_path, signer, new, {}, {}, stack, monkeypatch)
         create(tmp_path / "s", "s.example", [ledger.verifier])
         key = (tmp_path / "s" / "witness.vkey").read_text().strip()

@@ -37,15 +37,15 @@ class Started:
 def test_every_silo_has_a_worker(silos: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Started, "commands", [], raising=False)
     monkeypatch.setattr(subprocess, "Popen", Started)
-    workers = serve._embedded(silos)
+    before = threading.enumerate()
+    workers = serve.start_workers(silos)
     expected = [["--beat"], *(["--silo", str(number)] for number in range(silos))]
     assert Started.commands == [["worker", "--until-eof", *options] for options in expected]
     for worker in workers:
         worker.end()
     for worker in workers:
         worker.wait()
-        worker._watch.join(30)
-        assert not worker._watch.is_alive()
+    assert set(threading.enumerate()) <= set(before)  # nobody restarts it
 
 
 def test_a_service_that_is_terminated_ends_its_workers(tmp_path: Path) -> None:
@@ -84,7 +84,7 @@ serve.serve(["--port", "0", "--embedded-worker", "--ready-file", {str(tmp_path /
 
 def test_answers_do_not_wait_for_the_acknowledgement_of_their_head() -> None:
     with (
-        serve._listen("127.0.0.1", 0) as listener,
+        serve.listen("127.0.0.1", 0) as listener,
         socket.create_connection(listener.getsockname()),
         listener.accept()[0] as accepted,
     ):
@@ -95,7 +95,7 @@ def test_a_port_in_use_is_named() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(click.ClickException, match=f"127.0.0.1:{port}: .*in use.*--port"):
-            serve._listen("127.0.0.1", port)
+            serve.listen("127.0.0.1", port)
 
 
 HEAPS = """

@@ -14,6 +14,7 @@ from click.testing import CliRunner, Result
 from sqlalchemy import text
 from sqlmodel import Session
 
+from app import steps
 from app.cli.migrate import migrate
 from app.cli.token import token
 from app.ledger.entry_macs import new_entry_key
@@ -174,9 +175,17 @@ def test_a_killed_succession_is_repeated_while_the_log_is_empty(
         raise Killed
 
     with monkeypatch.context() as patch:
-        patch.setattr(Ledger, "transact" if step == "begun" else "_publish_stored", die)
-        with pytest.raises(Killed):
-            CliRunner().invoke(log, ["init", "--succeeds", str(old)], catch_exceptions=False)
+        if step == "begun":
+            patch.setattr(Ledger, "transact", die)
+        else:
+            steps.install(lambda reached: die() if reached == "ledger.committed" else None)
+        try:
+            with pytest.raises(Killed):
+                CliRunner().invoke(
+                    log, ["init", "--succeeds", str(old)], catch_exceptions=False
+                )
+        finally:
+            steps.install(None)
     again = lethe_log("init", "--succeeds", str(old))
     if step == "begun":
         assert again.exit_code == 0, (again.output, again.exception)

@@ -10,7 +10,7 @@ from app.settings import Settings
 from lethe.identity import digests
 from tests.app.console.reader import Browser
 from tests.installation import Installation, install, make_token
-from tests.workers.jobs.test_people import ANN, named
+from tests.workers.jobs.desk.test_people import ANN, named
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import pytest
 
 from tests.app.console.conftest import Desk, person
 from tests.app.console.reader import read
-from tests.workers.jobs.test_people import ANN, BOB, named
+from tests.workers.jobs.desk.test_people import ANN, BOB, named
 
 
 def test_the_queue_lists_what_is_open_and_filters(desk: Desk) -> None:

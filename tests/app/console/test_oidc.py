@@ -216,7 +216,11 @@ class _Later(datetime):
         return super().now(tz) + timedelta(hours=1)
 
 
-def test_a_provider_that_is_down_or_another_is_said(joined: Joined) -> None:
+def test_a_provider_that_is_down_or_another_is_said(
+    joined: Joined, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(provider, "FRESH_S", -1.0)
+    monkeypatch.setattr(provider, "AWAY_S", -1.0)
     browser = joined.browser()
     for change in (
         {"issuer": "https://evil.example"},
@@ -224,12 +228,10 @@ def test_a_provider_that_is_down_or_another_is_said(joined: Joined) -> None:
         {"authorization_endpoint": ""},
     ):
         joined.provider.metadata = change
-        provider._described.clear()
         refused = browser.http.get("/console/oidc", follow_redirects=False)
         assert refused.status_code == 403
         assert "sign-in-refused" in read(refused).text
     joined.provider.metadata = {"jwks_uri": f"{joined.provider.issuer}/none"}
-    provider._described.clear()
     assert joined.signed_in(browser).status_code == 403
 
 
@@ -250,8 +252,7 @@ def test_nobody_waits_for_a_provider_that_is_away(
         assert asked[1].wait(30)
         raise SignInError(provider.AWAY)
 
-    monkeypatch.setattr(provider, "_get", hang)
-    provider._described.clear()
+    monkeypatch.setattr(provider, "fetch", hang)
     settings = joined.http.app.state.services.settings  # type: ignore[attr-defined]
     with ThreadPoolExecutor(1) as pool:
         first = pool.submit(provider.metadata, settings)
@@ -261,10 +262,9 @@ def test_nobody_waits_for_a_provider_that_is_away(
         asked[1].set()
         with pytest.raises(SignInError, match="does not answer"):
             first.result()
-    monkeypatch.setattr(provider, "_get", lambda _: pytest.fail("asked again at once"))
+    monkeypatch.setattr(provider, "fetch", lambda _: pytest.fail("asked again at once"))
     with pytest.raises(SignInError, match="does not answer"):
         provider.metadata(settings)
-    provider._described.clear()
 
 
 def test_strangers_who_start_sign_ins_make_no_rows(joined: Joined) -> None:

@@ -27,7 +27,7 @@ from tests.app.console.conftest import Desk
 from tests.app.console.reader import Browser, read
 from tests.installation import Installation, make_token
 from tests.lethe.certificates.build import Office, contents
-from tests.workers.jobs.test_seconds import refute_first
+from tests.workers.jobs.attempts.test_seconds import refute_first
 
 PAGES = (
     "",
@@ -305,7 +305,7 @@ def test_a_part_that_does_not_work_is_named(
     def broken(_: Any) -> None:
         raise OSError("disk")
 
-    monkeypatch.setattr("app.service.health._space", broken)
+    monkeypatch.setattr("shutil.disk_usage", broken)
     desk.installation.services.seen.clear()
     page = officer.get("/console/health")
     assert "NOT ready" in page.text

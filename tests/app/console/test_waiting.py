@@ -6,7 +6,7 @@ from sqlmodel import Session, col, select
 from models import Model, RequestEvent
 from tests.app.console.conftest import Desk
 from tests.app.console.reader import Browser, read
-from tests.workers.jobs.test_decisions import spoil
+from tests.workers.jobs.attempts.test_decisions import spoil
 
 WHY = "restored the rows from the copy of Monday"
 

@@ -2,6 +2,7 @@
 
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -43,8 +44,8 @@ def token(monkeypatch: pytest.MonkeyPatch) -> dict[str, SigningKey]:
     def generate(_: Settings, uri: KeyUri, algorithm: Algorithm) -> None:
         keys.setdefault(uri.object, generate_key(algorithm))
 
-    monkeypatch.setattr(key_files, "_generate", generate)
-    monkeypatch.setattr(key_files, "_open", lambda _, uri: keys[uri.object])
+    made = SimpleNamespace(generate=generate, open_key=lambda _, uri: keys[uri.object])
+    monkeypatch.setitem(sys.modules, "app.hsm.token_keys", made)
     return keys
 
 

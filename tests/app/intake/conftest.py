@@ -11,7 +11,7 @@ from tests import installation
 from tests.app.intake.people import Mailbox, Visitor, mail_server
 from tests.installation import Installation, install
 from tests.workers.jobs.conftest import chance as chance
-from tests.workers.jobs.test_people import EVE, ready
+from tests.workers.jobs.desk.test_people import EVE, ready
 
 ROUTES: list[BaseRoute] = []  # compiled once, as those of other installations
 

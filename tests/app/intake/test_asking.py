@@ -11,6 +11,7 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from sqlmodel import Session, select
 
+from app.api.http.attempts import Limits
 from app.service.desk.opening import open_case
 from app.service.intake.codes import issue
 from lethe.certificates.intake_receipt import check_receipt
@@ -18,8 +19,8 @@ from lethe.signing.keys import Algorithm, PrivateKey, generate_key
 from models import Case, ErasureRequest, IntakeChallenge, IntakeCode, RequestEvent
 from tests.app.intake.people import Mailbox, Page, Visitor
 from tests.installation import Installation
-from tests.workers.jobs.test_cases import shown
-from tests.workers.jobs.test_people import ANN, EVE, write
+from tests.workers.jobs.desk.test_cases import shown
+from tests.workers.jobs.desk.test_people import ANN, EVE, write
 
 OPEN = "app.service.intake.opening.open_case"
 
@@ -152,7 +153,7 @@ def test_five_tries_and_no_more(page: Installation, visitor: Visitor, box: Mailb
         shown_left = "five times" if left == 0 else f"You have {left} tr"
         assert shown_left in Page(answer).text
     assert visitor.confirm(form, box.code()).status_code == 429
-    page.caller.http.app.state.intake_limits._seen.clear()  # type: ignore[attr-defined]
+    page.caller.http.app.state.intake_limits = Limits()  # type: ignore[attr-defined]
     assert visitor.confirm(form, box.code()).status_code == 410
     assert count(page, Case) == 0
 

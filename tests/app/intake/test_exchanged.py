@@ -4,7 +4,7 @@ from tests.app.intake.people import Mailbox, Page, Visitor
 from tests.app.intake.test_asking import approve, case_of
 from tests.exchanged import exchange_certificates
 from tests.installation import Installation
-from tests.workers.jobs.test_people import ANN
+from tests.workers.jobs.desk.test_people import ANN
 
 FILES = ("certificate", "html", "pdf")
 

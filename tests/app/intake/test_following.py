@@ -15,8 +15,8 @@ from lethe.certificates.intake_receipt import IntakeReceiptError, check_receipt,
 from models import Case, ErasureRequest
 from tests.app.intake.people import Mailbox, Page, Visitor
 from tests.app.intake.test_asking import approve, case_of
-from tests.installation import Installation
-from tests.workers.jobs.test_people import ANN, BOB, write
+from tests.installation import Installation, taken
+from tests.workers.jobs.desk.test_people import ANN, BOB, write
 
 
 def test_the_receipt_verifies_offline_and_a_changed_one_does_not(
@@ -89,15 +89,11 @@ def test_a_file_is_made_when_it_is_its_turn(
     monkeypatch.setattr(parsing, "WAIT", 0.05)
     wanted = {"file": "html", "part": "0"}
     assert visitor.follow(code, "/intake/file", **wanted).status_code == 200
-    turns = visitor.http.app.state.documents  # type: ignore[attr-defined]
-    for _ in range(page.settings.max_parsed_at_once):
-        turns._turns.acquire_nowait()
-    assert visitor.follow(code).status_code == 200  # only files take long
-    refused = visitor.follow(code, "/intake/file", **wanted)
+    with taken(page, "documents", page.settings.max_parsed_at_once):
+        assert visitor.follow(code).status_code == 200  # only files take long
+        refused = visitor.follow(code, "/intake/file", **wanted)
     assert refused.status_code == 503
     assert refused.headers["retry-after"]
-    for _ in range(page.settings.max_parsed_at_once):
-        turns._turns.release()
     assert visitor.follow(code, "/intake/file", **wanted).status_code == 200
 
 

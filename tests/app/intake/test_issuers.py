@@ -18,9 +18,9 @@ from models import Case, IntakeCode, IntakeProof, RequestEvent
 from tests.app.intake.people import Page, Visitor
 from tests.installation import Installation
 from tests.small import Caller, rows
-from tests.workers.jobs.test_fsck_approvals import executed, plant
-from tests.workers.jobs.test_people import checks, write
-from tests.workers.jobs.test_review import decide, other
+from tests.workers.jobs.desk.test_fsck_approvals import executed, plant
+from tests.workers.jobs.desk.test_people import checks, write
+from tests.workers.jobs.desk.test_review import decide, other
 
 
 @pytest.fixture

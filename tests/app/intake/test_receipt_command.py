@@ -10,7 +10,7 @@ from lethe.signing.keys import generate_key
 from tests.app.intake.people import Mailbox, Page, Visitor
 from tests.app.intake.test_asking import case_of, sign
 from tests.installation import Installation
-from tests.workers.jobs.test_people import ANN
+from tests.workers.jobs.desk.test_people import ANN
 
 
 def test_the_receipt_says_whose_it_is_and_what_holds(

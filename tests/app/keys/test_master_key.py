@@ -185,7 +185,7 @@ def test_a_killed_rotation_leaves_a_key_that_opens_and_can_be_repeated(
     assert not findings(ready)
 
 
-@pytest.mark.parametrize("step", ["_take_over", "sync_directory", "write_roots"])
+@pytest.mark.parametrize("step", ["take_over", "sync_directory", "write_roots"])
 @pytest.mark.parametrize("place", [lambda _: die, after], ids=["before", "after"])
 def test_a_killed_revocation_leaves_a_key_that_opens_and_can_be_repeated(
     ready: Installation,
@@ -367,18 +367,18 @@ def test_keys_open_after_a_crash_of_the_follower(
     """A rotation has ended, and the round that copies it is interrupted."""
     copy = _followed(ready, tmp_path)
     revoke_master(ready.settings, ready.services.ledger, "superseded")
-    write = copy._write
+    write = copy.folder.write_durably
 
     def crash(written: str, data: bytes) -> None:
         if written == name:
             raise OSError(5, "the disk of the copy went away")
         write(written, data)
 
-    monkeypatch.setattr(copy, "_write", crash)
+    monkeypatch.setattr(copy.folder, "write_durably", crash)
     with pytest.raises(OSError, match="went away"):
         copy.finish()
     assert _opens(tmp_path / "k")
-    monkeypatch.setattr(copy, "_write", write)
+    monkeypatch.setattr(copy.folder, "write_durably", write)
     copy.finish()
     assert _opens(tmp_path / "k")
 

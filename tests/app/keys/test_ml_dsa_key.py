@@ -156,7 +156,7 @@ def test_what_the_old_key_signs_after_its_revocation_counts_no_more(
     bundle = certified(ready, "r1")
     said = parse_trust_root(trust(ready))
     assert said.ml_dsa is not None
-    signer, stolen = second._signers.signers[0], load_cosigner(settings, "stolen.key")
+    signer, stolen = second.signers.signers[0], load_cosigner(settings, "stolen.key")
     late = parse_bundle(bundle).entry.inclusion_proof.checkpoint.envelope
     forged = sign_checkpoint(second.open(late), signer, cosigners=[stolen])
     with pytest.raises(NoteError, match="was revoked by entry"):

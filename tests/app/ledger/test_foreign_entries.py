@@ -100,7 +100,11 @@ def test_a_row_that_lethe_did_not_write_is_never_signed(
     with Session(ledger.engine) as session:
         insert(session, FORGED, mac)
         session.commit()
-    refused(ledger, settings, "entry 2 was not written by this installation.*operator guide")
+    refused(
+        ledger,
+        settings,
+        "entry 2 was not written by this installation.*docs/troubleshooting.md",
+    )
     findings = [(found.check, found.log_index) for found in fsck(ledger).findings]
     assert ("mac", 2) in findings
 
@@ -248,7 +252,7 @@ def test_the_log_goes_on_once_the_foreign_rows_are_removed(
     with Session(ledger.engine) as session:
         insert(session, FORGED)
         session.commit()
-    rewind(ledger.engine, 2)  # the statements of the operator guide
+    rewind(ledger.engine, 2)  # the statements of docs/troubleshooting.md
     again = load_ledger(settings, ledger.engine)
     assert append(again, entry(2)) == [2]
     assert fsck(again).ok

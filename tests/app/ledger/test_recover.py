@@ -46,7 +46,7 @@ def emptied(
 
 
 def published(ledger: Ledger, leaves: list[bytes]) -> Files:
-    return log_files(leaves, ledger._signers.signers[0])
+    return log_files(leaves, ledger.signers.signers[0])
 
 
 def test_a_whole_mirror_brings_every_entry_back(emptied: tuple[Ledger, list[bytes]]) -> None:

@@ -134,7 +134,7 @@ def test_a_message_of_which_no_answer_came_has_stored_all_or_nothing(
     """Lock and reads, entries and COMMIT, lock again, note and COMMIT: each is cut off."""
     cut, other = bounded(), bounded()
     assert cut.transact(append(0)) == 0
-    receive, seen = pipeline._receive, 0
+    receive, seen = pipeline.receive, 0
 
     def lose(connection: Any) -> Any:
         nonlocal seen
@@ -146,7 +146,7 @@ def test_a_message_of_which_no_answer_came_has_stored_all_or_nothing(
         raise psycopg.OperationalError("the connection was cut")
 
     with monkeypatch.context() as patch:
-        patch.setattr(pipeline, "_receive", lose)
+        patch.setattr(pipeline, "receive", lose)
         with pytest.raises((DBAPIError, UnpublishedError)):
             cut.transact(append(1))
     assert seen >= message

@@ -173,7 +173,7 @@ def test_one_key_on_two_databases_signs_one_history(
 ) -> None:
     append(ledger, entry(0))
     shutil.copy(sqlite_template, tmp_path / "second.db")
-    keys = ledger._signers, SigningGuard(tmp_path / "aside.json"), ledger.entry_key
+    keys = ledger.signers, SigningGuard(tmp_path / "aside.json"), ledger.entry_key
     second = Ledger(
         make_engine(f"sqlite:///{tmp_path / 'second.db'}"), keys[0], ledger.guard, keys[2]
     )

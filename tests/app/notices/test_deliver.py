@@ -93,7 +93,7 @@ def test_mail_comes_first_and_of_a_receivers_its_alarms(
     owe(ready, good, ["keys@2026-11-24"], events.ALARM, 8)
     owe(ready, f"{events.OFFICER}x", ["1"], events.ALARM_MAIL, 7)
     with ready.services.reading() as session:
-        letter, (first, second) = deliver._due(session)
+        letter, (first, second) = deliver.due_by_receiver(session)
         assert session.get_one(Delivery, letter[0]).event == events.ALARM_MAIL
         assert session.get_one(Delivery, first).event == events.ALARM
         assert session.get_one(Delivery, second).event == events.TEST

@@ -148,7 +148,7 @@ def test_a_name_that_rebinds_is_connected_to_at_the_checked_address_alone(
         return post.Answer(204, 0)
 
     monkeypatch.setattr(guard, "lookup", lookup)
-    monkeypatch.setattr(post, "_to", to)
+    monkeypatch.setattr(post, "to_address", to)
     post.post(SETTINGS, "https://hooks.example.org/", {}, b"{}")
     assert (asked, connected) == (["hooks.example.org"], ["8.8.8.8"])
     with pytest.raises(TargetError):

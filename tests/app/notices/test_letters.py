@@ -20,9 +20,9 @@ from tests.app.notices.conftest import ALLOWED, add, rows, turn
 from tests.app.notices.receiver import Receiver
 from tests.app.notices.test_mail import FROM, Inbox, server
 from tests.installation import Installation
-from tests.workers.jobs.test_cases import opened, shown
-from tests.workers.jobs.test_people import ANN, EVE, named
-from tests.workers.jobs.test_people import ready as registered
+from tests.workers.jobs.desk.test_cases import opened, shown
+from tests.workers.jobs.desk.test_people import ANN, EVE, named
+from tests.workers.jobs.desk.test_people import ready as registered
 
 ADDRESS, OFFICER, SECOND = "ann@example.com", "dpo@example.org", "deputy@example.org"
 

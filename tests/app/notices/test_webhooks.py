@@ -15,7 +15,7 @@ from standardwebhooks import Webhook as Standard
 from standardwebhooks import WebhookVerificationError
 
 from app.ledger import storage
-from app.notices import alarms, deliver, endpoints, outbox
+from app.notices import alarms, deliver, endpoints, outbox, post
 from app.reconcile.fsck.run import fsck
 from app.service import admission
 from lethe.catalogue import NOTICES
@@ -411,11 +411,14 @@ def test_a_sender_killed_after_sending_sends_again_under_the_same_id(
     add(ready, receiver, "request.received")
     ready.caller.erase_records("r5")
 
-    def killed(*_: object) -> None:
+    send = post.post
+
+    def killed(*arguments: Any) -> None:
+        send(*arguments)
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(deliver, "_record", killed)
+        patched.setattr(post, "post", killed)
         with pytest.raises(KeyboardInterrupt):
             turn(ready)
     turn(ready)  # the lease holds
@@ -464,13 +467,14 @@ def test_of_two_senders_one_writes_and_one_sends(
     monkeypatch.undo()
     assert len(rows(ready)) == 1
     other = []
-    taken = deliver._outcome
+    send = post.post
 
-    def sending(services: Any, one: Delivery, forms: Any) -> Any:
-        other.append(deliver.attempt(services, one.id))  # another sender finds the lease taken
-        return taken(services, one, forms)
+    def sending(*arguments: Any) -> Any:
+        for row in rows(ready):  # another sender finds the lease taken
+            other.append(deliver.attempt(ready.services, row.id))
+        return send(*arguments)
 
-    monkeypatch.setattr(deliver, "_outcome", sending)
+    monkeypatch.setattr(post, "post", sending)
     deliver.run(ready.services)
     assert other == [None]
     assert len(receiver.seen) == 1

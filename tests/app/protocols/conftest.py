@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from app.ledger.sequencer import Ledger
 from app.settings import Settings
 from tests.installation import Installation, install
-from tests.workers.jobs.test_people import ready
+from tests.workers.jobs.desk.test_people import ready
 
 DOMAIN = "processor.example"
 BUSINESS = "A_BUSINESS"

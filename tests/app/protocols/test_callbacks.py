@@ -29,7 +29,7 @@ from tests.app.protocols.test_drp import Agent
 from tests.app.protocols.test_drp import agent as agent  # a fixture
 from tests.app.protocols.test_opendsr import EXAMPLE, ID, Controller, error
 from tests.installation import Installation
-from tests.workers.jobs.test_people import ANN, EVE, named
+from tests.workers.jobs.desk.test_people import ANN, EVE, named
 
 
 @pytest.fixture

@@ -27,8 +27,8 @@ from models import (
 from tests.app.api.test_requests import problem
 from tests.app.protocols.conftest import BUSINESS
 from tests.installation import Installation, make_token
-from tests.workers.jobs.test_held_out import evaluated
-from tests.workers.jobs.test_people import ANN, BOB, EVE, named
+from tests.workers.jobs.desk.test_people import ANN, BOB, EVE, named
+from tests.workers.jobs.lineage.test_held_out import evaluated
 
 # The first and the second group of the example of section 2.01.
 EXAMPLE: dict[str, Any] = {

@@ -20,9 +20,9 @@ from tests.app.protocols.test_opendsr import ID, Controller
 from tests.doubles.dispatcher import STAGES
 from tests.installation import Installation
 from tests.small import Caller, pack, rows
-from tests.workers.jobs.test_cases import opened, outcomes, shown
-from tests.workers.jobs.test_decisions import decide, spoil
-from tests.workers.jobs.test_people import ANN, BOB, named, packed, write
+from tests.workers.jobs.attempts.test_decisions import decide, spoil
+from tests.workers.jobs.desk.test_cases import opened, outcomes, shown
+from tests.workers.jobs.desk.test_people import ANN, BOB, named, packed, write
 from workers.families.ridge.stored import decode_block
 
 OTHER = "ann's-other@example.org"
@@ -271,7 +271,7 @@ def test_a_transaction_that_dies_withdraws_nothing(
     def fails(*_: Any) -> None:
         raise OSError("the disk is gone")
 
-    monkeypatch.setattr(on_behalf, "_replace", fails)
+    monkeypatch.setattr(on_behalf, "log_part", fails)
     assert serving.caller.signed("DELETE", f"/v1/requests/{request}").status_code == 500
     monkeypatch.undo()
     assert (states(serving), controller.status()) == (["received"], "pending")
@@ -330,7 +330,7 @@ def test_a_part_of_a_service_that_did_not_look_is_not_signed(
     serving: Installation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A case that was opened before this was checked has "erased before" in its row."""
-    monkeypatch.setattr(opening, "_uncertified", lambda *_: [])
+    monkeypatch.setattr(opening, "certified_at", lambda *_: 0)
     erase(serving, "r0", "r5")
     job, _ = serving.dispatcher.nudges.popleft()
     STAGES["execute"](serving.services, job)

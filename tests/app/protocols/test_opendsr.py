@@ -23,7 +23,7 @@ from models import Case, ErasureRequest
 from tests.app.api.test_requests import problem
 from tests.app.protocols.conftest import DOMAIN, certificate_of, write_processor
 from tests.installation import Installation, make_token
-from tests.workers.jobs.test_people import ANN, BOB, EVE, named, write
+from tests.workers.jobs.desk.test_people import ANN, BOB, EVE, named, write
 
 # The example of section 7.2, but for its callback (see test_callbacks.py) and for who is in the models here.
 EXAMPLE: dict[str, Any] = {

@@ -16,7 +16,7 @@ from tests.app.protocols.conftest import BUSINESS
 from tests.app.protocols.test_drp import Agent
 from tests.docs.markdown import blocks
 from tests.installation import Installation, make_token
-from tests.workers.jobs.test_people import ANN
+from tests.workers.jobs.desk.test_people import ANN
 
 
 @contextmanager

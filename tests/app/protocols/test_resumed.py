@@ -14,7 +14,7 @@ from app.service.desk.opening import open_case
 from models import Case, Record
 from tests.app.protocols.test_opendsr import EXAMPLE, ID, Controller, error
 from tests.installation import Installation
-from tests.workers.jobs.test_people import ANN, BOB, EVE, write
+from tests.workers.jobs.desk.test_people import ANN, BOB, EVE, write
 
 Identities = list[dict[str, str]]
 

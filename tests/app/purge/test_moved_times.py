@@ -61,6 +61,81 @@ def end(at: Installation, state: str = "certified") -> None:
     write(at, "UPDATE request_events SET at = :then", then=LONG_AGO)
 
 
+def evidence_of(at: Installation, request: str) -> Artifact:
+    with Session(at.services.engine) as session:
+        found = session.get_one(Verification, request)
+        return session.get_one(Artifact, found.evidence_id)
+
+
+def exchange(at: Installation, request: str, other: str) -> Artifact:
+    """Have the tables name another request's evidence as a request's own; return it."""
+    own, held_one = evidence_of(at, request), evidence_of(at, other)
+    write(
+        at,
+        "UPDATE verifications SET evidence_id = :held WHERE request_id = :request",
+        held=held_one.id,
+        request=request,
+    )
+    write(
+        at,
+        "UPDATE artifacts SET digest = :own WHERE id = :held",
+        own=own.digest,
+        held=held_one.id,
+    )
+    return held_one
+
+
+def hold(at: Installation, request: str) -> None:
+    with Session(at.services.engine) as session:
+        ref = session.get_one(ErasureRequest, request).ref
+    held(at, ref)
+
+
+def test_held_evidence_is_not_destroyed_as_that_of_another(ready: Installation) -> None:
+    first, second = certified(ready, "r1"), certified(ready, "r2")
+    hold(ready, second)
+    kept = exchange(ready, first, second)
+    done = retention.run(late(ready))
+    assert (done.removed, done.differs, entries(ready)) == ({}, {"evidence": 1}, [])
+    with Session(ready.services.engine) as session:
+        assert session.get_one(Artifact, kept.id).wrapped_key == kept.wrapped_key
+    assert (ready.settings.data_dir / "artifacts" / kept.id).exists()
+
+
+def test_held_evidence_is_not_destroyed_as_evidence_that_was_put_back(
+    ready: Installation,
+) -> None:
+    """No entry of a request whose scope was destroyed can be opened; its certificate can."""
+    first = certified(ready, "r1")
+    before = evidence_of(ready, first)
+    file = ready.settings.data_dir / "artifacts" / before.id
+    sealed = file.read_bytes()
+    assert retention.run(late(ready)).removed == BOTH
+    second = certified(ready, "r2")
+    hold(ready, second)
+    kept = exchange(ready, first, second)
+    done = retention.run(late(ready))
+    assert (done.removed, done.differs) == ({}, {"evidence": 1})
+    with Session(ready.services.engine) as session:
+        assert session.get_one(Artifact, kept.id).wrapped_key == kept.wrapped_key
+    # The request's own evidence, as a backup of files and one row brings it back, is destroyed.
+    write(
+        ready,
+        "UPDATE verifications SET evidence_id = :id WHERE request_id = :request",
+        id=before.id,
+        request=first,
+    )
+    write(
+        ready,
+        "UPDATE artifacts SET wrapped_key = :key WHERE id = :id",
+        key=before.wrapped_key,
+        id=before.id,
+    )
+    file.write_bytes(sealed)
+    assert retention.run(late(ready)).removed == {"evidence": 1}
+    assert evidence_of(ready, first).wrapped_key is None
+
+
 @pytest.mark.parametrize("state", ["certified", "refused", "withdrawn"])
 def test_an_open_request_is_not_emptied(ready: Installation, state: str) -> None:
     ready.caller.erase_records("r1", "r2")

@@ -31,7 +31,7 @@ def listed(at: Installation, kind: str, ref: str) -> None:
         tx.session.add(RetentionRemoval(kind=kind, ref=ref, before=tx.now, at=tx.now))
 
     at.services.ledger.transact(removed)
-    at.services.ledger.transact(retention._record)
+    at.services.ledger.transact(retention.log_removals)
 
 
 def test_an_open_request_that_was_emptied_is_found(ready: Installation) -> None:

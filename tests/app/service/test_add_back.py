@@ -12,7 +12,7 @@ from lethe.log.entries import parse_leaf
 from models import LogEntry, Model, Tombstone
 from tests.installation import Installation
 from tests.small import MODEL, ROWS, Caller, pack, rows
-from workers.jobs.model import versions
+from workers.lineage import versions
 
 PATH = f"/v1/models/{MODEL}/contributions"
 WISH = f"{PATH}?add_back=true"

@@ -15,6 +15,7 @@ from app.problems import NotReadyError
 from app.service import health
 from app.service.context import Services, open_services
 from app.settings import Settings
+from app.vault.artifacts import ArtifactStore
 from app.vault.errors import MasterKeyError
 from app.vault.master import FILE, create_key
 from app.witnesses import standing
@@ -166,7 +167,7 @@ def test_what_costs_something_is_asked_once_a_moment(
     services: Services, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[int] = []
-    monkeypatch.setattr(health, "_artifacts", lambda _: asked.append(1))
+    monkeypatch.setattr(ArtifactStore, "missing", lambda *_: asked.append(1))
     for _ in range(5):
         health.ready(services)
     assert asked == [1]
@@ -178,6 +179,6 @@ def test_proof_of_another_history_is_named_and_a_claim_is_not(services: Services
     services.seen.clear()
     assert health.ready(services)["witnesses"] == "ok"
     other = Checkpoint(ledger.origin, ledger.latest().size + 1, bytes(32))
-    shown = sign_checkpoint(other, ledger._signers.signers[0])
+    shown = sign_checkpoint(other, ledger.signers.signers[0])
     standing.note_problem(ledger, "w", standing.FORKED, shown)
     assert failed(services) == "witnesses"

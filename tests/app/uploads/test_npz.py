@@ -142,7 +142,7 @@ def test_what_headers_give_away_is_refused_before_anything_is_unpacked(
     def never(*_: object) -> None:
         raise AssertionError("the data of an array were unpacked")
 
-    monkeypatch.setattr(npz, "_read", never)
+    monkeypatch.setattr(npz, "read_blocks", never)
     with pytest.raises(UploadError):
         parse(data)
 
@@ -159,7 +159,7 @@ def test_what_headers_give_away_is_refused_before_anything_is_unpacked(
 def test_what_grows_once_it_is_read_counts_as_it_will_be(
     monkeypatch: pytest.MonkeyPatch, parse: Any, arrays: dict[str, Any], max_bytes: int
 ) -> None:
-    monkeypatch.setattr(npz, "_read", lambda *_: pytest.fail("data were unpacked"))
+    monkeypatch.setattr(npz, "read_blocks", lambda *_: pytest.fail("data were unpacked"))
     with pytest.raises(BodyTooLargeError):
         parse(pack(arrays), max_bytes)
 

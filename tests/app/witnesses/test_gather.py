@@ -141,7 +141,11 @@ def test_one_that_never_answers_holds_a_round_no_longer_than_its_bound(
 
 
 def test_another_branch_of_the_log_is_refused_and_said_everywhere(
-    three: Three, ledger: Ledger, settings: Settings, tmp_path: Path
+    three: Three,
+    ledger: Ledger,
+    settings: Settings,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Two copies of the data directory go on differently: the witness sees the first one's."""
     if ledger.engine.dialect.name != "sqlite":
@@ -167,10 +171,10 @@ def test_another_branch_of_the_log_is_refused_and_said_everywhere(
     other = load_ledger(copied, other_engine)
     policy = three.write(copied, "both", witness_fail="closed")
     append(other, entry(33))
+    monkeypatch.setattr(gather, "FIRST_PAUSE_S", -1.0)
     with gathering(other, policy) as gatherer:
         assert not gatherer.round()
         append(other, entry(34))
-        gatherer._targets[0].not_before = 0.0
         assert not gatherer.round()
     assert problems(other)["honest"] == "forked"
     assert problems(ledger)["honest"] is None
@@ -310,7 +314,7 @@ def test_rounds_go_on_after_one_that_failed(
         monkeypatch.setattr(gatherer, "round", one_round)
         monkeypatch.setattr(gather.time, "sleep", pause)  # type: ignore[attr-defined]
         with pytest.raises(StopError):
-            gatherer._forever(lambda: True)
+            gatherer.ask_for_ever(lambda: True)
     assert done == [True, False]
     assert "witnesses were not asked (OSError)" in caplog.text
     assert "somebody" not in caplog.text
@@ -331,9 +335,7 @@ def test_a_problem_is_said_once_and_a_fork_stays_while_it_is_proven(
     standing.note_cosigned(ledger, "w", 2)  # the log extends what was shown: no proof
     assert problems(ledger) == {"w": None}
 
-    forged = sign_checkpoint(
-        Checkpoint(ledger.origin, 2, bytes(32)), ledger._signers.signers[0]
-    )
+    forged = sign_checkpoint(Checkpoint(ledger.origin, 2, bytes(32)), ledger.signers.signers[0])
     assert standing.note_problem(ledger, "w", standing.FORKED, forged)
     standing.note_cosigned(ledger, "w", 2)
     assert problems(ledger) == {"w": "forked"}

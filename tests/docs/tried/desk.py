@@ -147,11 +147,14 @@ class Page:
                 statement = word.sub(lambda _, made=made: made, statement)  # type: ignore[misc]
         return statement
 
-    def as_shown(self, printed: str, desk: Desk) -> str:
+    def as_shown(self, printed: str, desk: Desk, used: set[str]) -> str:
         """Return what was printed with the page's paths in place of those of its directory."""
         for text, value in self.stands.items():
             if isinstance(value, str) and value.startswith("{here}"):
-                printed = printed.replace(value.format(here=desk.directory), text)
+                place = value.format(here=desk.directory)
+                if place in printed:
+                    used.add(text)
+                    printed = printed.replace(place, text)
         return printed
 
 

@@ -1,4 +1,4 @@
-"""The operator guide: an installation from its first start to a restore and a successor."""
+"""The operator's pages: an installation from its first start to a restore and a successor."""
 
 import json
 import sqlite3
@@ -10,15 +10,20 @@ from lethe.client import Client
 from lethe.identity import parse
 from tests.docs.tried import files
 from tests.docs.tried.desk import Desk, Page
-from tests.docs.tried.pages_of_people import SITE
+from tests.docs.tried.pages_of_people import REGISTER, REVIEWED, SITE
 from tests.e2e.harness import until
 from tests.small import pack, rows
 
 HERE = "http://127.0.0.1:{port}"
+KEPT = {
+    "/var/lib/lethe": "{here}/var",
+    "/backups": "{here}/backups",
+    "https://mirror.example.org/lethe": "mirror",
+}
 
 
 def token(desk: Desk) -> str:
-    """Return the token that the page made first."""
+    """Return the operator's token that was made first."""
     return desk.found(r"^(lethe_operator_\S+)", 0)
 
 
@@ -27,8 +32,63 @@ def client(desk: Desk, by: str) -> Client:
     return Client(HERE.format(port=desk.port), token=by)
 
 
-def prepare(desk: Desk) -> None:
+def install(desk: Desk) -> None:
+    """Do what docs/install.md does, up to the start of the service."""
     desk.run("umask 077")  # `lethe doctor` looks at the mode of the data directory
+    desk.run("export LETHE_DATA_DIR=$PWD/var LETHE_ENVIRONMENT=production")
+    desk.run(f"export LETHE_ORIGIN=erasure.example.org/log LETHE_PUBLIC_URL={SITE}")
+    for command in ("migrate", "log init", "token new --scope operator --name alice"):
+        desk.printed.append(desk.run(f"lethe {command}"))
+
+
+def operate(desk: Desk) -> None:
+    """Have a service with a model, where a person was erased, and folders for backups."""
+    install(desk)
+    url = HERE.format(port=desk.port)
+    desk.run(f"export LETHE_PUBLIC_URL={url} LETHE_URL={url} LETHE_TOKEN={token(desk)}")
+    desk.shell.start(f"lethe serve --embedded-worker --port {desk.port}", "serving http")
+    files.customers(desk)
+    desk.run(f"{REGISTER} churn")
+    erase(desk, "bob@example.org")
+    desk.run("mkdir backups elsewhere")
+
+
+def erase(desk: Desk, address: str) -> None:
+    """Have a person erased: an operator opens the case, an officer approves it."""
+    with client(desk, token(desk)) as operator, client(desk, officer(desk)) as other:
+        ref = operator.open_case(parse(f"email={address}"), "T-1")["ref"]
+        other.decide_case(ref, "approve", None)
+        until(lambda: operator.case(ref)["state"] == "answered", "the case")
+
+
+def officer(desk: Desk) -> str:
+    """Return the token of an officer, who is made when first asked for."""
+    path = desk.directory / "officer"
+    if not path.exists():
+        path.write_text(desk.run("lethe token new --scope officer --name maria").split()[-1])
+    return path.read_text()
+
+
+def go_on(desk: Desk) -> None:
+    """Have a person erased after the backup; a mirror has the log of it."""
+    erase(desk, "jane@example.org")
+    desk.run("lethe log mirror $LETHE_URL/v1/log mirror --vkey var/keys/log.vkey")
+
+
+def lose_the_database(desk: Desk) -> None:
+    """Lose it after a backup, and what happened in between."""
+    operate(desk)
+    desk.run("lethe backup new backups/2026-11-22 --keys elsewhere/keys-2026-11-22")
+    go_on(desk)
+    desk.shell.stop()
+    desk.run("rm -r var/lethe.db* var/artifacts")
+
+
+def lose_the_journal(desk: Desk) -> None:
+    (desk.directory / "var" / "keys" / "erased.journal").write_bytes(b"")
+
+
+def registration(desk: Desk) -> None:
     files.customers(desk)
     for name in ("alice", "shop", "shop-erasure", "ward7"):
         desk.run(f"lethe key new --out {name} --keyid {name}")
@@ -69,65 +129,52 @@ def loans(desk: Desk) -> None:
     (desk.directory / "recipe.json").write_text(json.dumps(recipe))
 
 
-def erase(desk: Desk, address: str) -> None:
-    """Have a person erased: an operator opens the case, an officer approves it."""
-    with client(desk, token(desk)) as operator, client(desk, officer(desk)) as other:
-        ref = operator.open_case(parse(f"email={address}"), "T-1")["ref"]
-        other.decide_case(ref, "approve", None)
-        until(lambda: operator.case(ref)["state"] == "answered", "the case")
-
-
-def officer(desk: Desk) -> str:
-    """Return the token of an officer, who is made when first asked for."""
-    path = desk.directory / "officer"
-    if not path.exists():
-        path.write_text(desk.run("lethe token new --scope officer --name maria").split()[-1])
-    return path.read_text()
-
-
-def before_the_backup(desk: Desk) -> None:
-    erase(desk, "bob@example.org")
-    desk.run("mkdir backups elsewhere")
-
-
-def before_the_rehearsal(desk: Desk) -> None:
-    """Have a person erased after the backup; a mirror has the log of it."""
-    erase(desk, "jane@example.org")
-    desk.run("lethe log mirror $LETHE_URL/v1/log mirror --vkey var/keys/log.vkey")
-
-
-def lose_the_database(desk: Desk) -> None:
-    desk.shell.stop()
-    desk.run("rm -r var/lethe.db* var/artifacts")
-
-
-def lose_the_journal(desk: Desk) -> None:
-    (desk.directory / "var" / "keys" / "erased.journal").write_bytes(b"")
+def kept(desk: Desk) -> None:
+    files.customers(desk)
+    desk.run(f"{REGISTER} churn")
+    (desk.directory / "identifiers.txt").write_text("nobody-7\n")
 
 
 PAGES = {
-    "docs/operator-guide.md": Page(
-        prepare=prepare,
+    "docs/install.md": Page(
+        prepare=lambda desk: desk.run("umask 077"),
         runs=False,
         stands={
             "/var/lib/lethe": "{here}/var",
-            SITE: HERE,
             "lethe serve": "lethe serve --port {port}",
-            "lethe_operator_…": token,
+        },
+        serves={"lethe serve": "serving http"},
+    ),
+    "docs/register.md": Page(
+        prepare=registration,
+        settings=REVIEWED,
+        stands={
+            SITE: "{url}",
+            "lethe_operator_…": lambda desk: desk.tokens["alice"],
             "postgresql://reader:…@db.example.org/shop": "sqlite:///shop.db",
-            "/backups": "{here}/backups",
-            "/elsewhere": "{here}/elsewhere",
-            "/mnt/nas": "{here}/nas",
-            "https://mirror.example.org/lethe": "mirror",
         },
-        before={
-            "lethe backup new": before_the_backup,
-            "lethe backup rehearse": before_the_rehearsal,
-            "lethe restore /backups": lose_the_database,
-            "lethe restore --journal-only": lose_the_journal,
-        },
+    ),
+    "docs/backup.md": Page(
+        prepare=operate,
+        runs=False,
+        stands={**KEPT, "/elsewhere": "{here}/elsewhere", "/mnt/nas": "{here}/nas"},
+        before={"lethe backup rehearse": go_on},
+        serves={"lethe backup follow": "a round begins"},
+    ),
+    "docs/restore.md": Page(
+        prepare=lose_the_database,
+        runs=False,
+        stands=KEPT,
+        before={"lethe restore --journal-only": lose_the_journal},
         typed={"lethe restore --journal-only": "y\n"},
-        exits={"lethe doctor": [1], "lethe log fsck": [1, 0]},
-        serves={"lethe serve": "serving http", "lethe backup follow": "a round begins"},
+        exits={"lethe log fsck": [1]},
+    ),
+    "docs/retention.md": Page(prepare=kept),
+    "docs/monitoring.md": Page(),
+    "docs/troubleshooting.md": Page(
+        prepare=install,
+        runs=False,
+        stands={"/var/lib/lethe": "{here}/var"},
+        exits={"lethe doctor": [1]},
     ),
 }

@@ -19,13 +19,13 @@ from tests.docs.tried import files
 from tests.docs.tried.desk import Desk, Page
 from tests.docs.tried.pages_of_models import FILE, certificate, erase
 from tests.docs.tried.pages_of_people import REGISTER, SITE, learn, register
-from tests.e2e.alerts.faults import is_witnessed
+from tests.e2e.alerts.of_log import is_witnessed
 from tests.e2e.harness import Processes, until
 from tests.lethe.certificates import test_audit_report as reports
 from tests.lethe.certificates.build import issuer_key
 from tests.lethe.report.pdfs import MISSING
 from tests.workers.cli.test_recheck import CASE
-from tests.workers.jobs.test_drop import csv, zipped
+from tests.workers.jobs.desk.test_drop import csv, zipped
 from tests.workers.judge.empirical_claims import POLICY
 from tests.workers.judge.recheck.cases import MODEL
 from workers.judge.policy.document import to_document

@@ -109,7 +109,6 @@ def officer_guide(desk: Desk) -> None:
     with desk.operator("me") as operator:
         pem = (desk.directory / "shop-erasure.pub.pem").read_bytes()
         operator.register_key(load_public_key(pem), keyid="shop-7-erasure", client="north")
-    (desk.directory / "identifiers.txt").write_text("nobody-7\n")
 
 
 def stalled(desk: Desk) -> None:

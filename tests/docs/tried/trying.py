@@ -20,7 +20,7 @@ def try_blocks(name: str, blocks: Sequence[Block], page: Page, desk: Desk) -> No
             if not is_left_out(name, block, statement)
         ]
         if block.shown is not None and len(printed) == len(block.statements):
-            assert is_shown(block.shown, [page.as_shown(one, desk) for one in printed]), (
+            assert is_shown(block.shown, [page.as_shown(one, desk, used) for one in printed]), (
                 f"{name}:{block.line} shows\n{block.shown}\nbut its commands print\n"
                 + "\n".join(printed)
             )

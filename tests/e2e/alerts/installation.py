@@ -1,5 +1,6 @@
 """What is watched: service, worker, Redis, a witness, and how each is stopped and started."""
 
+import json
 import os
 import shutil
 import signal
@@ -10,6 +11,9 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from typing import Any
+
+import httpx2
 
 from lethe.client import Client
 from lethe.client.retry import RetryPolicy
@@ -22,7 +26,6 @@ from tests.small import MODEL, ROWS, manifest, pack, rows
 MODELS = (MODEL, "small-2", "small-3", "small-4")
 REVIEWED = "reviewed"  # an officer approves each of its requests
 QUOTA = 4  # open requests of a key
-SPARE = 1 << 30  # bytes that must be written before the disk is low
 MONTH_H = 31 * 24  # GDPR: one calendar month
 
 
@@ -37,6 +40,7 @@ class Watched:
     redis: subprocess.Popen[bytes] | None = None
     witness: subprocess.Popen[bytes] | None = None
     witness_port: int = field(default_factory=free_port)
+    refs: dict[str, str] = field(default_factory=dict)  # by a request's id, which is a secret
     records: dict[str, Iterator[int]] = field(
         default_factory=lambda: {ref: iter(range(ROWS)) for ref in (*MODELS, REVIEWED)}
     )
@@ -44,6 +48,11 @@ class Watched:
     @property
     def data(self) -> Path:
         return self.processes.directory / "data"
+
+    @property
+    def places(self) -> dict[str, str]:
+        """The names of the processes by the addresses at which they are scraped."""
+        return {f"127.0.0.1:{self.processes.port}": "API", self.worker_metrics: "worker"}
 
     @property
     def keys(self) -> Path:
@@ -80,10 +89,34 @@ class Watched:
             process.wait()
         setattr(self.processes, name, None)
 
-    def submit(self, model: str = MODEL) -> str:
-        """Submit an erasure of a record that no request named before; return its id."""
+    def submit(self, model: str = MODEL, record: int | None = None) -> str:
+        """Submit an erasure, of a record that no request named before; return its id."""
+        number = next(self.records[model]) if record is None else record
         with self.requester() as client:
-            return client.submit_erasure(model, records=[f"r{next(self.records[model])}"]).id
+            receipt = client.submit_erasure(model, records=[f"r{number}"])
+        self.refs[receipt.id] = receipt.ref
+        return receipt.id
+
+    def command(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """Run a command of `lethe` as an operator does, beside the service."""
+        processes = self.processes
+        before = dict(processes.more)
+        processes.more |= {"LETHE_TOKEN": processes.token, "LETHE_URL": processes.base_url}
+        try:
+            return processes.cli(*arguments)
+        finally:
+            processes.more = before
+
+    def listed(self, *arguments: str) -> list[dict[str, Any]]:
+        """Return what a command lists."""
+        found = json.loads(self.command(*arguments, "--json").stdout)
+        assert isinstance(found, list)
+        return found
+
+    def unready(self) -> set[str]:
+        """Return the parts that /readyz names."""
+        answer = httpx2.get(f"{self.processes.base_url}/readyz", timeout=30)
+        return set(answer.json()["failed"].split(", ")) if answer.status_code == 503 else set()
 
     def requester(self, tries: int = 1) -> Client:
         """Return a client that signs, and sends once only."""
@@ -111,7 +144,9 @@ class Watched:
         self.witness = subprocess.Popen(command, stdout=subprocess.DEVNULL)
 
     def be_witnessed(self) -> None:
-        """From now on have a witness cosign the log."""
+        """From now on have a witness cosign the log, if none does."""
+        if self.witness is not None:
+            return
         home, more = self.processes.directory / "witness", self.processes.more
         vkeys = self.processes.cli(
             *("witness", "init", str(home), "--name", "witness.example"),
@@ -160,7 +195,8 @@ def watched(directory: Path, forks: ForkServer) -> Iterator[Watched]:
             "LETHE_OPEN_REQUESTS_PER_KEY": str(QUOTA),
             "LETHE_WEBHOOK_ALLOW": "127.0.0.1",
             "LETHE_MAX_TRIES": "1",
-            "LETHE_MIN_FREE_BYTES": str((free - SPARE) // 4),
+            # Low after an eighth of what is free: a change that is seen on the dashboard.
+            "LETHE_MIN_FREE_BYTES": str(free * 7 // 8 // 4),
             "LETHE_WITNESS_FAIL": "open",
         }
         try:
@@ -179,6 +215,7 @@ def watched(directory: Path, forks: ForkServer) -> Iterator[Watched]:
             token = printed.stdout.split()[-1]
             config = configured(directory, f"127.0.0.1:{port}", worker, token)
             with watching(config) as made.prometheus:
+                made.until_state(made.submit(), "certified")  # rates need a change
                 yield made
         finally:
             with suppress(OSError):

@@ -74,7 +74,7 @@ def test_what_our_clients_send_needs_no_general_reading(
         raise AssertionError("it was read in general")
 
     monkeypatch.setattr(http, "parse_fields", refuse)
-    monkeypatch.setattr(http, "_check_signature", refuse)
+    monkeypatch.setattr(http, "check_signature", refuse)
     assert outcome("POST", URI, headers, BODY, key) == general
 
 

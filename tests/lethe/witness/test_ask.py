@@ -1,7 +1,10 @@
 """Asking witnesses: an honest one over HTTP, and each way in which one may fail or lie."""
 
+import socket
+import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -10,7 +13,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from lethe.canonical import format_base64
 from lethe.log.checkpoint import open_checkpoint
 from lethe.log.cosigner import Cosigner
-from lethe.log.note import parse_vkey, read_note, sign_note, split_note
+from lethe.log.note import NoteVerifier, parse_vkey, read_note, sign_note, split_note
 from lethe.witness import ask
 from lethe.witness.ask import (
     Asker,
@@ -37,11 +40,15 @@ def asked(url: str, size: int = 10, log: Log = LOG) -> ask.Cosigned:
         asker.close()
 
 
+def keys_in(folder: Path) -> list[NoteVerifier]:
+    return [parse_vkey(path.read_text()[:-1]) for path in (folder / "w").glob("*.vkey")]
+
+
 @pytest.fixture
 def honest(tmp_path: Path) -> Iterator[tuple[Asker, str]]:
-    vkeys = witness_in(tmp_path / "w", LOG)
+    witness_in(tmp_path / "w", LOG)
     with serving(tmp_path / "w") as url:
-        asker = Asker(url + "/", [parse_vkey(vkey) for vkey in vkeys])
+        asker = Asker(url + "/", keys_in(tmp_path))
         yield asker, url
         asker.close()
 
@@ -59,10 +66,12 @@ def test_an_honest_witness_gives_lines_of_both_keys_for_each_size(
     assert asker.last(log_signer("other.example", b"x").verifier) is None
 
 
-def test_the_witness_names_the_size_to_one_that_forgot_it(honest: tuple[Asker, str]) -> None:
+def test_the_witness_names_the_size_to_one_that_forgot_it(
+    honest: tuple[Asker, str], tmp_path: Path
+) -> None:
     asker, url = honest
     asker.cosign(LOG.note(7), LOG.head(7), LOG.prove)
-    new = Asker(url, asker._keys)
+    new = Asker(url, keys_in(tmp_path))
     assert len(new.cosign(LOG.note(20), LOG.head(20), LOG.prove).lines) == 2
     new.close()
     # The first goes on with a size that is no longer the last one.
@@ -172,9 +181,34 @@ def test_one_that_is_down_or_slow_is_down(monkeypatch: pytest.MonkeyPatch) -> No
     wait: Callable[[float], None] = time.sleep
     with lying(lambda body: wait(0.5) or (200, b"")) as url, pytest.raises(DownError):  # type: ignore[func-returns-value]
         asked(url)
-    monkeypatch.setattr(ask, "WHOLE_S", -1.0)
-    with lying(lambda body: (200, b"x")) as url, pytest.raises(DownError, match="too long"):
-        asked(url)
+
+
+@pytest.mark.parametrize("sent", [b"HTTP/1.1 200 OK\r\nX-Slow: ", b"HTTP/1.1 200 OK\r\n\r\n"])
+def test_one_that_drips_a_header_or_a_body_is_down(
+    monkeypatch: pytest.MonkeyPatch, sent: bytes
+) -> None:
+    """Each byte arrives in time, the answer never."""
+    monkeypatch.setattr(ask, "WHOLE_S", 0.5)
+    ended = threading.Event()
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def drip() -> None:
+            connection, _ = server.accept()
+            with connection, suppress(OSError):
+                connection.recv(65536)
+                connection.sendall(sent)
+                while not ended.wait(0.05):
+                    connection.sendall(b"a")
+
+        thread = threading.Thread(target=drip)
+        thread.start()
+        asker = Asker(f"http://127.0.0.1:{server.getsockname()[1]}", [LIAR.verifier])
+        with pytest.raises(DownError, match="too long"):
+            asker.held(LOG.signer.verifier)
+        ended.set()
+        thread.join()
+    with pytest.raises(DownError, match="cannot be reached"):  # it goes on
+        asker.held(LOG.signer.verifier)
 
 
 LAST: dict[str, bytes | None] = {

@@ -1,5 +1,6 @@
 """A witness cosigns growth alone: never a fork, a rewind, or growth without its proof."""
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -49,13 +50,7 @@ def witness(place: Path) -> Iterator[Witness]:
 
 def test_growth_is_cosigned_by_both_keys_with_the_time_of_the_clock(place: Path) -> None:
     keys = [parse_vkey((place / f"{stem}.vkey").read_text()[:-1]) for stem in home.KEYS]
-    loaded = home.load(place)
-    witness = Witness(
-        loaded._cosigners,
-        lambda _: [LOG.signer.verifier],
-        loaded.heads,
-        lambda: 1_790_000_000.9,
-    )
+    witness = home.load(place, lambda: 1_790_000_000.9)
     for old, new in ((0, 5), (5, 5), (5, 6), (6, 20)):
         lines = witness.add_checkpoint(LOG.request(old, new))
         text, _ = split_note(LOG.note(new))
@@ -65,7 +60,7 @@ def test_growth_is_cosigned_by_both_keys_with_the_time_of_the_clock(place: Path)
             assert split_cosignature(line.signature)[0] == 1_790_000_000
         served = witness.heads.note(origin_hash(LOG.signer.name))
         assert served == (LOG.note(new) + lines).encode()
-    loaded.heads.close()
+    witness.heads.close()
 
 
 def test_a_fork_is_refused_and_kept_as_evidence(witness: Witness, place: Path) -> None:
@@ -77,8 +72,34 @@ def test_a_fork_is_refused_and_kept_as_evidence(witness: Witness, place: Path) -
     mixed = AddCheckpoint(10, LOG.prove(10, 20), FORK.note(20))
     with pytest.raises(InconsistentError):
         witness.add_checkpoint(format_add_checkpoint(mixed))
-    assert len(list((place / "evidence").iterdir())) == 4
+    (proven,) = (place / "evidence").iterdir()
+    assert proven.read_bytes() == FORK.request(10, 10)
+    unproven = {one.read_bytes() for one in (place / "unproven").iterdir()}
+    assert unproven == {FORK.request(10, 11), FORK.request(10, 20)}
     assert witness.add_checkpoint(LOG.request(10, 20))
+
+
+def test_a_stranger_cannot_fill_the_place_of_evidence(
+    witness: Witness, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Anybody can send honest checkpoints with false proofs."""
+    monkeypatch.setattr("lethe.witness.heads.MOST_UNPROVEN", 4)
+    witness.add_checkpoint(LOG.request(0, 10))
+    for size in (*range(11, 20), *[20] * 30):
+        false = AddCheckpoint(10, (os.urandom(32),), LOG.note(size))
+        with pytest.raises(InconsistentError):
+            witness.add_checkpoint(format_add_checkpoint(false))
+    assert not list((place / "evidence").iterdir())
+    assert len(list((place / "unproven").iterdir())) == 4
+    for size in (10, 15):
+        with pytest.raises(InconsistentError):
+            witness.add_checkpoint(FORK.request(10, size))
+    assert len(list((place / "evidence").iterdir())) == 1
+    assert FORK.request(10, 15) in {one.read_bytes() for one in (place / "unproven").iterdir()}
+    # What a proof connects to the head was no fork.
+    before = len(list((place / "unproven").iterdir()))
+    witness.add_checkpoint(LOG.request(10, 20))
+    assert len(list((place / "unproven").iterdir())) == before - 1
 
 
 def test_another_root_of_the_same_size_is_evidence_whatever_old_size_is_named(
@@ -93,9 +114,9 @@ def test_another_root_of_the_same_size_is_evidence_whatever_old_size_is_named(
 
 def test_evidence_is_bounded(witness: Witness, place: Path) -> None:
     witness.add_checkpoint(LOG.request(0, 4))
-    for size in range(4, 21):
+    for number in range(MOST_EVIDENCE + 1):
         with pytest.raises(InconsistentError):
-            witness.add_checkpoint(FORK.request(4, size))
+            witness.add_checkpoint(Log(20, f"fork {number} ").request(4, 4))
     assert len(list((place / "evidence").iterdir())) == MOST_EVIDENCE
 
 
@@ -182,8 +203,9 @@ def test_a_request_is_read_as_it_was_written() -> None:
 
 
 def test_it_remembers_over_a_restart_and_one_process_has_its_memory(
-    witness: Witness, place: Path
+    place: Path,
 ) -> None:
+    witness = home.load(place)
     witness.add_checkpoint(LOG.request(0, 10))
     with pytest.raises(StateError, match="another process"):
         home.load(place)
@@ -192,7 +214,7 @@ def test_it_remembers_over_a_restart_and_one_process_has_its_memory(
     with pytest.raises(OldSizeError):
         again.add_checkpoint(LOG.request(0, 9))
     assert again.add_checkpoint(LOG.request(10, 20))
-    witness.heads._lock = again.heads._lock  # the fixture closes it
+    again.heads.close()
 
 
 def test_a_lost_or_damaged_memory_is_not_taken_for_an_empty_one(
@@ -208,14 +230,16 @@ def test_a_lost_or_damaged_memory_is_not_taken_for_an_empty_one(
         Heads(place / "evidence")
 
 
-def test_a_clock_that_went_back_signs_nothing(witness: Witness) -> None:
-    witness._clock = lambda: 1_790_000_000.0
+def test_a_clock_that_went_back_signs_nothing(place: Path) -> None:
+    now = [1_790_000_000.0]
+    witness = home.load(place, lambda: now[0])
     witness.add_checkpoint(LOG.request(0, 5))
-    witness._clock = lambda: 1_789_999_999.0
+    now[0] -= 1
     with pytest.raises(ClockError):
         witness.add_checkpoint(LOG.request(5, 6))
-    witness._clock = lambda: 1_790_000_000.0
+    now[0] += 1
     assert witness.add_checkpoint(LOG.request(5, 6))
+    witness.heads.close()
 
 
 def test_nothing_is_answered_that_was_not_written(

@@ -2,13 +2,13 @@
 
 import pytest
 
-from lethe.catalogue import COMPLAINT, EXTENSIONS, PAUSES, REFUSALS
+from lethe.catalogue import COMPLAINT, EXTENSIONS, LAPSES, PAUSES, REFUSALS
 from lethe.words.reasons import reason_in, reason_of, remedies_in, remedies_of
 from lethe.words.texts import LANGUAGES, Language, texts
 
 CODES = {
     (regulation, code): logged
-    for known in (REFUSALS, EXTENSIONS, PAUSES)
+    for known in (REFUSALS, LAPSES, EXTENSIONS, PAUSES)
     for regulation, reasons in known.items()
     for code, logged in reasons.items()
 }

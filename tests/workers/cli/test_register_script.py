@@ -15,7 +15,7 @@ from click.testing import CliRunner, Result
 from safetensors.numpy import load, save, save_file
 
 from app.schemas.families.scripts import NewScript
-from tests.workers.jobs.test_held_out_families import PREDICT
+from tests.workers.jobs.families.test_held_out_families import PREDICT
 from tests.workers.training.programs.small import script
 from workers.cli.models import command as model
 from workers.families.script.family import FAMILY

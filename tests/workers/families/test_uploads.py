@@ -15,9 +15,9 @@ from workers.families.ridge import uploads
 from workers.families.ridge.rows import row_digests
 from workers.families.ridge.stored import RowBlock
 from workers.families.ridge.uploads import ParsedRidgeUpload, parse_upload
-from workers.jobs.update import FreshRecords, as_digests, split
 from workers.methods.ridge.base import RidgeConfig
 from workers.methods.ridge.ridge_exact import METHOD
+from workers.updates.update import FreshRecords, as_digests, split
 
 COLUMNS, BLOCK = 5, 256
 CONFIG = RidgeConfig(COLUMNS, 3, tuple(range(-12, -7)), 16, 1.0)
@@ -140,7 +140,7 @@ def test_the_digest_of_a_row_does_not_depend_on_how_many_are_written_out(
 
 
 def test_fresh_records_are_leaves_in_ascending_order(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("workers.jobs.update.LEAVES", 100)
+    monkeypatch.setattr("workers.updates.update.LEAVES", 100)
     upload = parse(arrays())
     contents = as_digests(
         b"".join(hashlib.sha256(one.encode()).digest() for one in upload.records)

@@ -11,8 +11,8 @@ from app.settings import Settings
 from lethe.signing.keys import PrivateKey
 from tests.installation import Installation, install
 from workers.families.ridge import stored
-from workers.jobs import update
-from workers.jobs.leases import checkpoints
+from workers.leases import checkpoints
+from workers.updates import update
 
 
 @pytest.fixture(autouse=True)

@@ -13,7 +13,7 @@ from sqlmodel import Session, col, select
 from app.ledger.sequencer import Ledger
 from app.settings import Settings
 from lethe.certificates.bundle import parse_bundle
-from lethe.certificates.evidence import check_evidence, parse_evidence
+from lethe.certificates.evidence import build_evidence, check_evidence, parse_evidence
 from lethe.certificates.statement import Predicate, parse_statement
 from lethe.log.entries import parse_leaf
 from models import (
@@ -31,24 +31,19 @@ from models import (
 from models.database.types import utcnow
 from tests.installation import Installation, install
 from tests.small import MODEL, ROWS, Caller, pack, rows
-from tests.workers.jobs.oracle import current_head, refit_head
+from tests.workers.jobs.lineage.oracle import current_head, refit_head
 from workers.arrays import Rows
+from workers.cases.claims import purge_claims
 from workers.errors import RefusedError
-from workers.jobs import (
-    batch,
-    case,
-    certify,
-    execute,
-    sweep,
-    verify,
-)
-from workers.jobs.leases.lease import JobContext, Lease, LeaseLostError
-from workers.jobs.leases.leased import leased
-from workers.jobs.model.chain import Chain, Link
+from workers.families.ridge import case as ridge_case
+from workers.jobs import batch, certify, execute, sweep, verify
+from workers.jobs.leased import leased
 from workers.judge.base import Report
 from workers.judge.merkle import merkle_root
 from workers.judge.ridge.claim import ExactClaim
 from workers.judge.ridge.verdict import RidgeVerifier
+from workers.leases.lease import JobContext, Lease, LeaseLostError
+from workers.lineage.chain import BatchMember, Chain, Link
 from workers.methods.ridge.base import Outcome, RidgeConfig, RidgeState
 from workers.methods.ridge.ridge_exact import METHOD
 
@@ -254,14 +249,13 @@ def test_a_worker_that_lost_one_of_its_jobs_records_none(
     requests = [submit(ready, record) for record in ("r1", "r2")]
     head, other = (job.id for job in jobs(ready)[1:])
     execute.run(ready.services, head)
-    honest = verify._evidence
 
     def taken(*arguments: Any) -> bytes:
         change(ready, update(Job).where(col(Job.id) == other).values(lease_token=99))
-        return honest(*arguments)
+        return build_evidence(*arguments)
 
     with monkeypatch.context() as patch:
-        patch.setattr(verify, "_evidence", taken)
+        patch.setattr(verify, "build_evidence", taken)
         verify.run(ready.services, head)
     assert [job.stage for job in jobs(ready)[1:]] == ["verify"] * 2
     assert all("verified" not in events(ready, one) for one in requests)
@@ -298,15 +292,14 @@ def test_a_second_try_goes_alone(ready: Installation, monkeypatch: pytest.Monkey
     requests = [submit(ready, record) for record in ("r1", "r2")]
     head = jobs(ready)[1].id
     execute.run(ready.services, head)
-    honest = verify._evidence
 
-    def evidence(kind: Any, of: case.ExecutedJob, verdict: Any) -> bytes:
-        if of.job_id != head:
+    def evidence(removal: Any, *given: Any) -> bytes:
+        if [one["record"] for one in removal["records"]] != ["r1"]:
             raise RuntimeError
-        return honest(kind, of, verdict)
+        return build_evidence(removal, *given)
 
     with monkeypatch.context() as patch:
-        patch.setattr(verify, "_evidence", evidence)
+        patch.setattr(verify, "build_evidence", evidence)
         verify.run(ready.services, head)
         assert states(ready, *requests) == ["verifying"] * 2
         ready.recover()
@@ -465,6 +458,13 @@ def test_others_cannot_be_withdrawn_once_the_update_has_begun(three: Installatio
     assert events(three, requests[1]).count("executing") == 1
 
 
+def erase(installation: Installation, lease: Lease, members: list[BatchMember]) -> None:
+    """Execute under a lease what was collected, perhaps under another one."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(batch, "collect", lambda _: members)
+        execute.erase(context(installation, lease))
+
+
 def test_a_worker_that_lost_its_lease_commits_nothing_for_the_others(
     three: Installation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -477,16 +477,16 @@ def test_a_worker_that_lost_its_lease_commits_nothing_for_the_others(
         with leased(three.services, job.id, "execute") as quick:
             assert quick is not None
             with pytest.raises(LeaseLostError):
-                execute._execute(context(three, slow), members)
+                erase(three, slow, members)
             with pytest.raises(LeaseLostError):
                 batch.collect(context(three, slow))
             # With the lease and the others' outdated tokens: refused just the same.
             fresh = batch.collect(context(three, quick))
             stale = [fresh[0], *(replace(m, token=m.token - 1) for m in fresh[1:])]
             with pytest.raises(LeaseLostError):
-                execute._execute(context(three, quick), stale)
+                erase(three, quick, stale)
             assert len(versions(three)) == 1
-            execute._execute(context(three, quick), fresh)
+            erase(three, quick, fresh)
     three.recover()
     assert states(three, *requests) == ["certified"] * 3
     assert len(versions(three)) == 2
@@ -532,16 +532,17 @@ def test_a_refit_of_the_first_serves_the_others_too(
 def test_a_refit_of_a_later_one_leaves_the_earlier_certificate(
     three: Installation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    honest, judged = case._probe, []
+    judged = []
 
-    def probe(*arguments: Any) -> Any:
+    def readable(*arguments: Any) -> Any:
         judged.append(arguments)
-        found = honest(*arguments)
-        if len(judged) == 2:  # the second request, the first time
-            found = [replace(found[0], readable=True), *found[1:]]
+        found = purge_claims(*arguments)
+        if len(judged) == 1:  # the second request, the first time
+            probe, *others = found[1].probes
+            found[1] = replace(found[1], probes=[replace(probe, readable=True), *others])
         return found
 
-    monkeypatch.setattr(case, "_probe", probe)
+    monkeypatch.setattr(ridge_case, "purge_claims", readable)
     requests = [submit(three, record) for record in ("r1", "r2", "r3")]
     three.drain()
     assert states(three, *requests) == ["certified"] * 3

@@ -17,7 +17,7 @@ from models import Model
 from workers.families.base import Family
 from workers.families.recipe.rows import TableBlock
 from workers.families.recipe.updated import UpdatedFamily, refusing
-from workers.jobs.draft import sha256_hex
+from workers.updates.draft import sha256_hex
 
 if TYPE_CHECKING:  # numba takes a second to import
     from lethe.estimators.forest.forest import Forest

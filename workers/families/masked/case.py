@@ -20,10 +20,10 @@ from models.person import LEARNED
 from workers.errors import RefusedError
 from workers.families.masked.transcript import SealedTranscript
 from workers.families.ridge.stored import digest_of, load_state, ridge_config
-from workers.jobs.leases.lease import JobContext
-from workers.jobs.model import versions
-from workers.jobs.model.chain import BatchMember
-from workers.jobs.model.logged import require_rows
+from workers.leases.lease import JobContext
+from workers.lineage import versions
+from workers.lineage.chain import BatchMember
+from workers.lineage.logged import require_rows
 from workers.methods.ridge.base import RidgeConfig, RidgeState
 from workers.methods.ridge.statistics.gram import RidgeStatistics
 from workers.methods.ridge.statistics.message import Message, check_message

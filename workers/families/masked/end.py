@@ -12,8 +12,8 @@ from app.service.context import Services
 from app.service.queue import PARKED
 from models import ErasureRequest, Job, Round
 from models.database.types import clock
-from workers.jobs.leases.lease import JobContext, advance
-from workers.jobs.leases.stalled import ESCALATION_MARGIN
+from workers.leases.lease import JobContext, advance
+from workers.leases.stalled import ESCALATION_MARGIN
 
 AWAITING = "awaiting-round"
 # No verifier will read its transcript again.

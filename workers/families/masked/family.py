@@ -10,18 +10,17 @@ from app.rounds.steps import fail_round
 from app.service.context import Services
 from lethe.certificates.statement import Guarantee
 from models import Record, Round
+from workers.cases.case import ExecutedJob, Judges, NextAttempt
 from workers.families.base import Family, OwnJob
 from workers.families.masked import end, rounds
 from workers.families.masked.transcript import decode_transcript
 from workers.families.ridge import case as ridge_case
 from workers.families.ridge.case import Summed
 from workers.families.ridge.family import UNSEEN, RidgeFamily, guarantee
-from workers.jobs.attempts import NextAttempt
-from workers.jobs.case import ExecutedJob, Judges
-from workers.jobs.draft import Draft
-from workers.jobs.leases.lease import JobContext
 from workers.judge.base import Report
 from workers.judge.ridge.claim import ClaimedStatistics, MaskedClaim
+from workers.leases.lease import JobContext
+from workers.updates.draft import Draft
 
 # What a certificate says about the verifier's view of a masked round.
 SEEN = (

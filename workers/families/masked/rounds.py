@@ -1,26 +1,21 @@
-"""Masked rounds: unmask the sum, publish the next version, resume the waiting erasures.
+"""Masked rounds: unmask the sum, compute the next version, name the erasures it executes.
 
 Erasures of a masked model cannot be executed alone: they stay parked until a round in which the
 clients that hold the records release them.
 """
 
-import secrets
+from collections.abc import Sequence
 
-import numpy as np
 from sqlmodel import Session
 
 from app.ledger.journal import record_model_event
 from app.ledger.transaction import Transaction
-from app.reconcile.people import PeopleChangedError
 from app.rounds.steps import close_round
 from app.service.context import Services
-from app.service.desk import people
-from app.service.queue import PARKED
-from app.steps import reached
 from lethe import canonical
-from lethe.certificates.evidence import SALT_SIZE
-from models import Round
+from models import Model, Round
 from workers.errors import RefusedError
+from workers.families.base import JointUpdate
 from workers.families.masked.case import (
     RoundCase,
     RoundSum,
@@ -31,26 +26,21 @@ from workers.families.masked.case import (
 )
 from workers.families.masked.transcript import encode_transcript
 from workers.families.ridge import stored
-from workers.jobs import publish
-from workers.jobs.draft import ShreddedArtifact
-from workers.jobs.leases.lease import JobContext, advance
-from workers.jobs.model import held_out, versions
-from workers.jobs.model.chain import Chain, open_tree
-from workers.jobs.update import FreshRecords, Update, UpdateResult, as_digests
+from workers.leases.lease import JobContext
+from workers.lineage import versions
 from workers.methods.ridge import base
 from workers.methods.ridge.base import Outcome
+from workers.updates.draft import ShreddedArtifact
+from workers.updates.update import Update, UpdateResult
 
 
-def run(job: JobContext) -> None:
-    """Add a round's sum to its model and pass its erasures to the verifier.
+def run(job: JobContext) -> JointUpdate:
+    """Return the version with a round's sum added, and the erasures that the round executes.
 
-    Raises:
-        RefusedError: A member's key is not as registered, the masks do not cancel, no rows can
-            have the remaining statistics, or the model's row was changed meanwhile. Nothing was
-            changed; a new round may be opened.
-        LeaseLostError: Another worker holds the job now.
+    Raises RefusedError if a member's key is not as registered, the masks do not cancel, or no
+    rows can have the remaining statistics. Nothing was changed; a new round may be opened.
     """
-    services, lease = job.services, job.lease
+    services = job.services
     with services.reading() as session:
         case = load_case(job, session)
     found = unmask_case(case)
@@ -59,66 +49,32 @@ def run(job: JobContext) -> None:
         raise RefusedError("records are released that no waiting request is about")
     whole = apply_sum(case, found)
     outcome = base.method_named(case.method).refit(case.config, [whole])
-    drawn = secrets.token_bytes(SALT_SIZE * len(found.adds))
-    fresh = FreshRecords.salted(list(found.adds), as_digests(drawn))
-    changes = len(fresh) + len(found.releases)
-    with services.reading() as session:
-        tree = open_tree(services.ledger, session, job.model, case.before, changes)
-        chain = Chain.of(released, tree, added=list(fresh.ascending()))
-    update = Update(_made(case, found, outcome), rest={}, round_id=case.row.id)
-    measured = held_out.measure(job, update.result.encoded.head, released)
-    if measured.before is not None and not found.adds.keys().isdisjoint(
-        measured.before.records
-    ):
-        raise RefusedError("a record id is that of a held-out row registered: use new ids")
-    reached("execute.computed")
 
-    def effect(tx: Transaction) -> None:
-        session = tx.session
-        model = publish.unchanged(job, tx, case.row.plan["version"] or None)
-        row = session.get_one(Round, case.row.id)
-        subject_of = {
-            owner: versions.named_subject(session, lease.model_id, owner).id or 0
-            for owner in sorted(set(found.adds.values()))
-        }
-        subjects = np.array(
-            [subject_of[owner] for owner in found.adds.values()], dtype=np.int64
-        )
-        versions.add_records(session, lease.model_id, fresh, subjects, keep_order=False)
-        if found.people:
-            try:
-                people.require_sums(services, tx, model)
-            except PeopleChangedError as error:
-                raise RefusedError(f"{error.slug}: {error}") from error
-            people.add(services, tx, model, found.people)
-        shredded = _shred_counts(services, session, lease.model_id)
-        publish.publish(
-            job,
-            tx,
-            case.before,
-            released,
-            update,
-            chain,
-            stage=PARKED,
-            shredded=shredded,
-            measured=measured,
-        )
+    def finish(tx: Transaction, model: Model) -> None:
+        row = tx.session.get_one(Round, case.row.id)
         counts = canonical.encode(whole.counts.tolist())
-        row.counts_id = services.artifacts.put(session, "counts", counts).id
+        row.counts_id = services.artifacts.put(tx.session, "counts", counts).id
         if released:
             sealed = encode_transcript(case.transcript)
-            row.transcript_id = services.artifacts.put(session, "round", sealed).id
+            row.transcript_id = services.artifacts.put(tx.session, "round", sealed).id
         close_round(services, tx, row, "done")
         record_model_event(tx, model.ref, "round.summed", {})
-        session.flush()
-        advance(tx, lease, "done")
 
-    services.ledger.transact(effect)
+    return JointUpdate(
+        base=case.row.plan["version"] or None,
+        before=case.before,
+        members=released,
+        update=Update(_made(case, found, outcome), rest={}, round_id=case.row.id),
+        owners=found.adds,
+        people=found.people,
+        destroy_before=lambda tx: _shred_counts(services, tx.session, job.lease.model_id),
+        finish=finish,
+    )
 
 
 def _shred_counts(
     services: Services, session: Session, model_id: int
-) -> list[ShreddedArtifact]:
+) -> Sequence[ShreddedArtifact]:
     """Destroy the label counts of the model before; publishing destroys its versions."""
     counted = counted_round(session, model_id)
     if counted is None or counted.counts_id is None:

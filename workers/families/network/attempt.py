@@ -33,12 +33,9 @@ from workers.families.network.training import (
     retain_side,
     retrained,
 )
-from workers.jobs import draft
-from workers.jobs.draft import Draft
-from workers.jobs.leases.lease import JobContext
-from workers.jobs.update import UpdateResult
 from workers.judge.policy.policy import LadderStep
 from workers.judge.samples.empirical import VERIFIER
+from workers.leases.lease import JobContext
 from workers.methods.network.base import Side, UnlearningCase, UnlearningRequest
 from workers.methods.network.recovery import named_out_of_memory
 from workers.silos.answer import THREADS
@@ -46,6 +43,9 @@ from workers.training.fedavg.base import cost_notes
 from workers.training.fedavg.in_process import InProcess
 from workers.training.fedavg.rounds import sizes
 from workers.training.networks.weights import decode_weights, digest_of
+from workers.updates import draft
+from workers.updates.draft import Draft
+from workers.updates.update import UpdateResult
 
 
 def run(job: JobContext) -> UpdateResult:

@@ -8,17 +8,22 @@ from app.ledger.storage import read_size
 from app.service.context import Services
 from app.vault.errors import NotStoredError, SealError, ShreddedError
 from models import Model
+from workers.audit_pairs.draw import Plan, StoredRows
+from workers.audit_pairs.pair import Pair, run_pair
 from workers.errors import RefusedError
 from workers.families.base import AuditedMethod
 from workers.families.network.config import NetworkConfig, network_config
 from workers.families.network.data.rows import Holdings, assemble, holdings, salts
 from workers.families.network.training import data_of, device_of, here
-from workers.jobs.model import versions
-from workers.jobs.model.logged import NotLoggedError, check_logged, is_newest
-from workers.jobs.model.versions import OtherModelError
-from workers.method_audits.draw import Plan, StoredRows
-from workers.method_audits.pair import Pair, run_pair
-from workers.method_audits.trust import NOT_ITS_ROWS
+from workers.lineage import versions
+from workers.lineage.logged import NotLoggedError, check_logged, is_newest
+from workers.lineage.versions import OtherModelError
+
+NOT_ITS_ROWS = (
+    "the rows that are stored of the model are not those of its version in the log: restore "
+    "its rows of subjects, feature_blocks, records and model_versions from a backup, and start "
+    "another audit"
+)
 
 
 def load(

@@ -15,6 +15,8 @@ from app.vault.master import NOISY_FINETUNING
 from lethe.catalogue import CHECKS
 from lethe.errors import LetheError
 from models import Job
+from workers.cases.case import ExecutedJob, Judge, Verdict
+from workers.cases.claims import purge_claims, retained_commitments, retained_set_claim
 from workers.errors import ModelError, RefusedError
 from workers.families.network import empirical, logged, noisy, progress
 from workers.families.network.certified import bounds_of, registered_terms
@@ -34,16 +36,6 @@ from workers.families.network.data.rows import (
 )
 from workers.families.network.data.sides import divide
 from workers.families.network.training import device_of, here
-from workers.jobs.case import (
-    ExecutedJob,
-    Judge,
-    Verdict,
-    purge_claims,
-    retained_commitments,
-    retained_set_claim,
-)
-from workers.jobs.leases.lease import JobContext
-from workers.jobs.model.logged import LoggedRegistration, check_logged, registered
 from workers.judge.base import PurgeClaim, RetainedSetClaim
 from workers.judge.certified.logistic import VERIFIER, LogisticClaim
 from workers.judge.certified.logistic import VERIFIER as CERTIFIED
@@ -55,6 +47,8 @@ from workers.judge.checks import ODD_INPUT, judged, report_of
 from workers.judge.exact_retrained import VERIFIER as RETRAINED
 from workers.judge.exact_retrained import RetrainedClaim
 from workers.judge.samples.empirical import VERIFIER as EMPIRICAL
+from workers.leases.lease import JobContext
+from workers.lineage.logged import LoggedRegistration, check_logged, registered
 from workers.methods.certified.noise import KEY_BYTES, context_of
 from workers.methods.certified.noisy_finetuning import NoisyFinetuning
 from workers.methods.certified.release import Release
@@ -135,14 +129,14 @@ def _prepare(job: JobContext, session: Session, case: ExecutedJob, seed: bytes) 
     by_noise = case.plan.claim == CERTIFIED.id and case.plan.method == NOISY_FINETUNING
     if case.plan.claim == CERTIFIED.id and not by_noise:
         noise = _noise(job, session, common)
-        return partial(_certified, common, noise)
+        return partial(judge_certified, common, noise)
     alike = _same_machine(services, case)
     if not alike and lease.step > 1:
         raise OtherMachineError("verify on a machine like the one that trained")
     device, silos = device_of(services), services.settings.silos
     if by_noise:
         sealed = _sealed_run(job, session, common)
-        return partial(_noisy, common, sealed, alike=alike, device=device)
+        return partial(judge_noisy, common, sealed, alike=alike, device=device)
     state = decode_state(services.artifacts.get(session, case.after.state_id))
     telling = partial(progress.repetition, job)
     return partial(_retrained, common, state, telling, alike=alike, device=device, silos=silos)
@@ -244,7 +238,7 @@ def _noise(job: JobContext, session: Session, common: Common) -> NoiseClaim | No
     )
 
 
-def _certified(common: Common, noise: NoiseClaim | None) -> Verdict:
+def judge_certified(common: Common, noise: NoiseClaim | None) -> Verdict:
     """Judge a published logistic head. Read errors are raised: the caller refutes it."""
     case, config = common.case, common.config
     terms = registered_terms(config)
@@ -306,7 +300,9 @@ def _sealed_run(job: JobContext, session: Session, common: Common) -> SealedRun:
     )
 
 
-def _noisy(common: Common, sealed: SealedRun, *, alike: bool, device: torch.device) -> Verdict:
+def judge_noisy(
+    common: Common, sealed: SealedRun, *, alike: bool, device: torch.device
+) -> Verdict:
     """Judge a published head. Read errors are raised: the caller refutes it."""
     case, config = common.case, common.config
     method = noisy.registered_method(config)

@@ -21,6 +21,8 @@ from lethe.certificates import shape
 from lethe.certificates.evidence import Removal, record_commitment
 from models import Job
 from workers.arrays import Labels, Matrix
+from workers.cases.case import ExecutedJob, Judge, Verdict
+from workers.cases.claims import purge_claims, retained_commitments, retained_set_claim
 from workers.errors import RefusedError
 from workers.families.network.config import NetworkConfig, network_config, policy_of
 from workers.families.network.data.rows import rows_digest, salts
@@ -28,21 +30,13 @@ from workers.families.network.logged import judged_before
 from workers.families.network.reference_models import with_trained
 from workers.families.network.scores.answer import canary_claim, score
 from workers.families.network.scores.sorting import Sorting
-from workers.jobs.case import (
-    ExecutedJob,
-    Judge,
-    Verdict,
-    purge_claims,
-    retained_commitments,
-    retained_set_claim,
-)
-from workers.jobs.leases.lease import JobContext
-from workers.jobs.model.logged import LoggedRegistration, registered
 from workers.judge.samples.empirical import VERIFIER
 from workers.judge.samples.empirical_claim import EmpiricalClaim
 from workers.judge.scores.file import decode_scores, encode_scores
 from workers.judge.scores.order import CommittedRows
 from workers.judge.silos import SilosClaim
+from workers.leases.lease import JobContext
+from workers.lineage.logged import LoggedRegistration, registered
 from workers.silos.collect import SiloAnswers, collect
 from workers.silos.score_task import ScoreTask, limit_of
 from workers.silos.scores import SCORED, ClientScores
@@ -105,10 +99,14 @@ def prepare(job: JobContext, session: Session, case: ExecutedJob, seed: bytes) -
         sorting=Sorting(config, salted, removal),
         tasks=[replace(first, silo=silo) for silo in range(silos)],
     )
-    return partial(_judge, given)
+    return partial(judge, given)
 
 
-def _judge(given: JudgementInput) -> Verdict:
+def judge(given: JudgementInput) -> Verdict:
+    """Judge an approximate erasure on scores, of silos if there are any.
+
+    Raises RefusedError for a claim that cannot be judged.
+    """
     services = given.job.services
     scorer(given.file, given.config.network)  # an invalid model file is not a silo's fault
     if services.settings.silos:
@@ -119,7 +117,7 @@ def _judge(given: JudgementInput) -> Verdict:
     else:
         found = SiloAnswers(scores={0: score(services, given.tasks[0])[0]})
     with services.reading() as session:
-        claim, rows = _claim(session, given, found)
+        claim, rows = claim_of(session, given, found)
     claim, rows = with_trained(
         given.job, given.config, given.file, given.tasks[0].before, claim, rows
     )
@@ -133,9 +131,10 @@ def _judge(given: JudgementInput) -> Verdict:
     return Verdict(VERIFIER.id, VERIFIER.version, report, details, file)
 
 
-def _claim(
+def claim_of(
     session: Session, given: JudgementInput, found: SiloAnswers
 ) -> tuple[EmpiricalClaim, CommittedRows]:
+    """Return what is to be verified about the scores that were answered, and their rows."""
     job, case = given.job, given.case
     clients = [one for scores in found.scores.values() for one in scores.clients]
     clients.sort(key=lambda one: sorted(one.digests()))

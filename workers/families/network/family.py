@@ -12,18 +12,17 @@ from lethe.certificates.statement import Guarantee
 from lethe.errors import LetheError
 from models import Model, ModelVersion
 from workers import libraries
+from workers.cases.case import ExecutedJob, Judges, NextAttempt
 from workers.families.base import AuditedMethod, Family
 from workers.families.network import logged, wording
 from workers.families.network.data.blocks import decode_block, join
-from workers.jobs.attempts import NextAttempt
-from workers.jobs.case import ExecutedJob, Judges
-from workers.jobs.draft import Draft, sha256_hex
-from workers.jobs.leases.lease import JobContext
-from workers.jobs.model.chain import BatchMember
-from workers.jobs.update import ParsedUpload, StoredBlock, Update, UpdateResult
 from workers.judge.base import Report
+from workers.leases.lease import JobContext
+from workers.lineage.chain import BatchMember
 from workers.silos.score_task import ScoreTask
 from workers.silos.scores import SiloScores
+from workers.updates.draft import Draft, sha256_hex
+from workers.updates.update import ParsedUpload, StoredBlock, Update, UpdateResult
 
 if TYPE_CHECKING:
     import numpy as np

@@ -13,16 +13,15 @@ from app.service.methods import last_step, spelled
 from app.service.queue import DEADLINE_MARGIN
 from models import ErasureRequest, Job, Record
 from models.database.types import clock
+from workers.cases.case import ExecutedJob, NextAttempt
 from workers.families.network.config import NetworkConfig, network_config, policy_of
-from workers.jobs.attempts import NextAttempt
-from workers.jobs.case import ExecutedJob
-from workers.jobs.leases.lease import JobContext, Lease
 from workers.judge.attacks.registry import ATTACKS
 from workers.judge.base import Report
 from workers.judge.checks import ODD_INPUT
 from workers.judge.policy.document import write_ladder
 from workers.judge.policy.policy import LadderStep, Policy
 from workers.judge.samples.empirical import VERIFIER
+from workers.leases.lease import JobContext, Lease
 from workers.methods.network.base import UnlearningMethod
 from workers.methods.network.estimate import Sizes, most_flops, retraining_flops
 from workers.methods.network.retrain import Retrain

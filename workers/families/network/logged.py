@@ -15,11 +15,11 @@ from app.reconcile.inputs import VERSION, versions_of
 from app.reconcile.model_events import model_events
 from lethe.log.entries import Leaf
 from models import Model, ModelVersion
+from workers.cases.case import ExecutedJob
 from workers.errors import RefusedError
-from workers.jobs.case import ExecutedJob
-from workers.jobs.leases import checkpoints
-from workers.jobs.leases.lease import JobContext
-from workers.jobs.model.versions import REPEATED
+from workers.leases import checkpoints
+from workers.leases.lease import JobContext
+from workers.lineage.versions import REPEATED
 
 START = "start"  # digest in the entry of a version
 

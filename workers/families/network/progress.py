@@ -13,7 +13,7 @@ from sqlmodel import col
 
 from app.schemas.models import Phase
 from models import Job
-from workers.jobs.leases.lease import JobContext
+from workers.leases.lease import JobContext
 from workers.methods.network.base import Tick
 
 log = logging.getLogger(__name__)

@@ -23,13 +23,13 @@ from workers.families.network.data import before as network_before
 from workers.families.network.data.rows import assemble, holdings, row_digests, salts
 from workers.families.network.ladder import first_due, is_late
 from workers.families.network.training import device_of
-from workers.jobs.leases.lease import JobContext
 from workers.judge.inference.intervals import Vector, spent
 from workers.judge.samples import samples
 from workers.judge.samples.distances import parameter_gap
 from workers.judge.samples.empirical_claim import EmpiricalClaim, ReferenceModels, TrainingCost
 from workers.judge.samples.samples import halves
 from workers.judge.scores.order import CommittedRows, nameless
+from workers.leases.lease import JobContext
 from workers.training.fedavg.base import ClientData
 from workers.training.networks.weights import decode_weights
 from workers.training.replay.models import (

@@ -20,11 +20,10 @@ from workers.families.network.config import (
 )
 from workers.families.network.data.rows import Holdings, row_digests, rows_digest
 from workers.families.network.data.sides import ForgetRetainSplit, Places, divide
-from workers.jobs.leases import checkpoints
-from workers.jobs.leases.lease import JobContext
-from workers.jobs.model.logged import OTHER_ROWS
-from workers.jobs.model.versions import OtherModelError
-from workers.jobs.update import Encoded, UpdateResult
+from workers.leases import checkpoints
+from workers.leases.lease import JobContext
+from workers.lineage.logged import OTHER_ROWS
+from workers.lineage.versions import OtherModelError
 from workers.methods.network.base import Hooks, Side, TargetError, Tick
 from workers.methods.network.hf_kcu.products import NobodyAnsweredError
 from workers.methods.network.retrain import Retrain, retraining
@@ -43,6 +42,7 @@ from workers.training.networks.weights import (
     initial_weights,
 )
 from workers.training.replay.models import most_missing, reexecute
+from workers.updates.update import Encoded, UpdateResult
 
 RETRAIN = Retrain()
 T = TypeVar("T")

@@ -36,15 +36,15 @@ from workers.families.network.training import (
     retrained,
 )
 from workers.families.network.wording import EMPIRICAL
-from workers.jobs.leases.lease import JobContext
-from workers.jobs.model.chain import BatchMember, owned_by_subject
-from workers.jobs.model.logged import require_rows
-from workers.jobs.update import ParsedUpload, Update, UpdateResult, split
+from workers.leases.lease import JobContext
+from workers.lineage.chain import BatchMember, owned_by_subject
+from workers.lineage.logged import require_rows
 from workers.methods.network.base import UnlearningCase
 from workers.methods.network.recovery import named_out_of_memory
 from workers.methods.network.registry import WITHOUT_A_MODEL
 from workers.training.fedavg.base import cost_notes
 from workers.training.networks.weights import decode_weights, digest_of
+from workers.updates.update import ParsedUpload, Update, UpdateResult, split
 
 
 def read(model: Model, upload: BinaryIO) -> ParsedUpload:

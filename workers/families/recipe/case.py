@@ -8,6 +8,8 @@ from typing import Any
 from sqlmodel import Session
 
 from lethe.catalogue import CHECKS
+from workers.cases.case import ExecutedJob, Judges, Verdict
+from workers.cases.claims import purge_claims, retained_commitments, retained_set_claim
 from workers.errors import RefusedError
 from workers.families.recipe.rows import (
     TableBlock,
@@ -17,19 +19,11 @@ from workers.families.recipe.rows import (
     table,
 )
 from workers.families.recipe.update import NotFittedError, limits, recipe_of
-from workers.jobs.case import (
-    ExecutedJob,
-    Judges,
-    Verdict,
-    purge_claims,
-    retained_commitments,
-    retained_set_claim,
-)
-from workers.jobs.leases.lease import JobContext
-from workers.jobs.model.logged import check_logged, registered
 from workers.judge.base import Verifier
 from workers.judge.checks import ODD_INPUT, judged, report_of
 from workers.judge.refitted import VERIFIER, RefittedClaim, ShardsClaim
+from workers.leases.lease import JobContext
+from workers.lineage.logged import check_logged, registered
 from workers.training.recipes import process
 from workers.training.recipes.fit import FitRows
 

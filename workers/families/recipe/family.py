@@ -12,18 +12,17 @@ from lethe.certificates.statement import Guarantee
 from lethe.errors import LetheError
 from models import Model, ModelVersion
 from workers import libraries
+from workers.cases.case import ExecutedJob, Judges, NextAttempt
 from workers.families.base import Family
 from workers.families.recipe import update
 from workers.families.recipe.case import prepare_recipe
 from workers.families.recipe.rows import decode_block, join, read
-from workers.jobs.attempts import NextAttempt
-from workers.jobs.case import ExecutedJob, Judges
-from workers.jobs.draft import Draft, sha256_hex
-from workers.jobs.leases.lease import JobContext
-from workers.jobs.model.chain import BatchMember
-from workers.jobs.update import ParsedUpload, StoredBlock, Update, UpdateResult
 from workers.judge.base import Report
+from workers.leases.lease import JobContext
+from workers.lineage.chain import BatchMember
 from workers.training.recipes import process
+from workers.updates.draft import Draft, sha256_hex
+from workers.updates.update import ParsedUpload, StoredBlock, Update, UpdateResult
 
 if TYPE_CHECKING:
     import numpy as np

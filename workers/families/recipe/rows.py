@@ -21,12 +21,12 @@ from app.service.context import Services
 from lethe.certificates.evidence import record_commitment
 from models import Model, Record
 from workers.errors import RefusedError
-from workers.jobs.leases.lease import JobContext
-from workers.jobs.model.chain import BatchMember, owned_by_subject
-from workers.jobs.model.logged import OTHER_ROWS
-from workers.jobs.model.versions import OtherModelError
-from workers.jobs.update import Owner, ParsedUpload, StoredBlock
+from workers.leases.lease import JobContext
+from workers.lineage.chain import BatchMember, owned_by_subject
+from workers.lineage.logged import OTHER_ROWS
+from workers.lineage.versions import OtherModelError
 from workers.training.recipes.fit import FitRows
+from workers.updates.update import Owner, ParsedUpload, StoredBlock
 
 ROW, WEIGHTED = b"lethe/recipe-row/1\0", b"lethe/weighted-row/1\0"
 

@@ -23,15 +23,15 @@ from workers.families.recipe.rows import (
     stored,
     table,
 )
-from workers.jobs.draft import sha256_hex
-from workers.jobs.leases.lease import JobContext
-from workers.jobs.model.chain import BatchMember
-from workers.jobs.model.logged import require_rows
-from workers.jobs.update import Encoded, ParsedUpload, Update, UpdateResult, split
+from workers.leases.lease import JobContext
+from workers.lineage.chain import BatchMember
+from workers.lineage.logged import require_rows
 from workers.training.recipes import process
 from workers.training.recipes.fit import FitRows
 from workers.training.recipes.process import Limits
 from workers.training.recipes.recipe import Recipe
+from workers.updates.draft import sha256_hex
+from workers.updates.update import Encoded, ParsedUpload, Update, UpdateResult, split
 
 METHOD, VERSION, CLAIM = "refit", "1", "exact-retrained"
 STATE = "recipe-state/1"

@@ -19,6 +19,7 @@ from lethe.certificates.statement import Guarantee
 from lethe.errors import LetheError
 from models import Model, ModelVersion
 from workers import libraries
+from workers.cases.case import ExecutedJob, Judges
 from workers.errors import RefusedError
 from workers.families.recipe.case import ModelRows, OwnFit, prepare
 from workers.families.recipe.family import RecipeFamily
@@ -30,14 +31,13 @@ from workers.families.recipe.rows import (
     salts_of,
     stored,
 )
-from workers.jobs.case import ExecutedJob, Judges
-from workers.jobs.draft import Draft, sha256_hex
-from workers.jobs.leases.lease import JobContext
-from workers.jobs.model.chain import BatchMember
-from workers.jobs.model.logged import require_rows
-from workers.jobs.update import Encoded, ParsedUpload, Update, UpdateResult, split
 from workers.judge.refitted import EXACT, RefittedClaim
+from workers.leases.lease import JobContext
+from workers.lineage.chain import BatchMember
+from workers.lineage.logged import require_rows
 from workers.training.recipes.fit import FitRows
+from workers.updates.draft import Draft, sha256_hex
+from workers.updates.update import Encoded, ParsedUpload, Update, UpdateResult, split
 
 if TYPE_CHECKING:
     import numpy as np

@@ -12,6 +12,8 @@ from app.service.context import Services
 from lethe.catalogue import CHECKS
 from models import Job, Model
 from workers.artifacts import decode_head
+from workers.cases.case import ExecutedJob, Judges, Verdict
+from workers.cases.claims import purge_claims, retained_commitments
 from workers.families.ridge.rows import RowStream, chain_claim, contents_claim, link_claim
 from workers.families.ridge.stored import (
     MessageBlock,
@@ -21,9 +23,6 @@ from workers.families.ridge.stored import (
     load_state,
     ridge_config,
 )
-from workers.jobs.case import ExecutedJob, Judges, Verdict, purge_claims, retained_commitments
-from workers.jobs.leases.lease import JobContext
-from workers.jobs.model.logged import NotLoggedError, check_logged
 from workers.judge import registry
 from workers.judge.base import Verifier
 from workers.judge.checks import judged, report_of
@@ -37,6 +36,8 @@ from workers.judge.ridge.claim import (
     RidgeClaim,
 )
 from workers.judge.ridge.verdict import VERIFIERS_OF_HEADS
+from workers.leases.lease import JobContext
+from workers.lineage.logged import NotLoggedError, check_logged
 from workers.methods.ridge.base import RidgeConfig
 
 

@@ -13,6 +13,7 @@ from app.service.context import Services
 from lethe.certificates.statement import Guarantee
 from models import ErasureRequest, Model, ModelVersion
 from workers.artifacts import decode_head
+from workers.cases.case import ExecutedJob, Judges, NextAttempt
 from workers.families.base import Family
 from workers.families.ridge import stored
 from workers.families.ridge.case import prepare
@@ -21,16 +22,14 @@ from workers.families.ridge.removal import answers, check_definite, remove
 from workers.families.ridge.rows import RowDigest, owners, row_digests, stored_digests
 from workers.families.ridge.stored import RidgeBlock, RowBlock, batch_of, decode_block, join
 from workers.families.ridge.uploads import ParsedRidgeUpload, parse_upload
-from workers.jobs.attempts import NextAttempt
-from workers.jobs.case import ExecutedJob, Judges
-from workers.jobs.draft import Draft
-from workers.jobs.leases.lease import JobContext
-from workers.jobs.model.chain import BatchMember, owned_by_subject
-from workers.jobs.model.logged import require_rows
-from workers.jobs.update import ParsedUpload, StoredBlock, Update, UpdateResult, as_digests
 from workers.judge.base import Report
+from workers.leases.lease import JobContext
+from workers.lineage.chain import BatchMember, owned_by_subject
+from workers.lineage.logged import require_rows
 from workers.methods.ridge.base import Outcome, RidgeConfig
 from workers.methods.ridge.statistics.message import Batch, Message
+from workers.updates.draft import Draft
+from workers.updates.update import ParsedUpload, StoredBlock, Update, UpdateResult, as_digests
 
 # The certificate's wording. The head's part was checked by the verifier named in the claim, the
 # statistics' part by check 1.

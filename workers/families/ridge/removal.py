@@ -15,14 +15,14 @@ from models import Release
 from workers.arrays import Rows
 from workers.errors import InfeasibleRemovalError, RefusedError
 from workers.families.ridge.stored import MessageBlock, RidgeBlock, RowBlock
-from workers.jobs.model.chain import BatchMember, owned_by_subject
-from workers.jobs.releases import AnswerError
 from workers.judge.ridge.posterior import least_eigenvalue
 from workers.judge.ridge.statistics import UnusableRowsError
+from workers.lineage.chain import BatchMember, owned_by_subject
 from workers.methods.ridge.base import RidgeConfig
 from workers.methods.ridge.statistics.gram import RidgeStatistics
 from workers.methods.ridge.statistics.message import Batch, Message, add_messages, check_message
 from workers.secure_sum.wire import unpack_message
+from workers.updates.update import AnswerError
 
 
 # The verifier's test of statistics without rows, made before they are learned.

@@ -27,11 +27,8 @@ from lethe.certificates.evidence import Removal
 from lethe.certificates.retained_tree import EMPTY_ROOT
 from models import FeatureBlock, Model, ModelVersion, Subject
 from models.database.session import chunks
+from workers.cases.case import ExecutedJob
 from workers.families.ridge.stored import RowBlock, decode_block
-from workers.jobs.case import ExecutedJob
-from workers.jobs.draft import read_leaves
-from workers.jobs.model.logged import logged_leaf
-from workers.jobs.update import Owner
 from workers.judge.ridge.claim import (
     BlockClaim,
     ChainClaim,
@@ -39,6 +36,9 @@ from workers.judge.ridge.claim import (
     LinkClaim,
     RemovedLeaf,
 )
+from workers.lineage.logged import logged_leaf
+from workers.updates.draft import read_leaves
+from workers.updates.update import Owner
 
 ROW = b"lethe/row/v2\0"
 CHUNK = 4096  # rows hashed at a time

@@ -19,7 +19,6 @@ from models import Job, Model, ModelVersion
 from workers.arrays import Rows
 from workers.artifacts import decode_state, encode_head, encode_state
 from workers.errors import RefusedError
-from workers.jobs.update import Encoded, StoredBlock
 from workers.judge.ridge.claim import ClaimedStatistics
 from workers.methods.ridge import base, ridge_sketched
 from workers.methods.ridge.base import Method, RidgeConfig, RidgeState
@@ -36,6 +35,7 @@ from workers.methods.ridge.statistics.message import (
     subtract_message,
 )
 from workers.secure_sum.wire import full, upper
+from workers.updates.update import Encoded, StoredBlock
 
 SALT = 32  # bytes
 

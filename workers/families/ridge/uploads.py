@@ -14,11 +14,11 @@ from workers.arrays import Codes, Rows
 from workers.errors import RefusedError
 from workers.families.ridge.removal import check_definite
 from workers.families.ridge.stored import MessageBlock, RowBlock
-from workers.jobs.update import Owner, ParsedUpload
 from workers.methods.ridge.base import RidgeConfig
 from workers.methods.ridge.statistics.message import Batch, check_message
 from workers.methods.ridge.statistics.quantiser import Quantiser
 from workers.secure_sum.wire import unpack_message
+from workers.updates.update import Owner, ParsedUpload
 
 BLOCK = 1 << 20  # bytes of an array read at a time
 

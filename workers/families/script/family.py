@@ -14,6 +14,7 @@ from lethe.certificates.statement import Guarantee
 from lethe.errors import LetheError
 from models import Model, ModelVersion
 from workers import libraries
+from workers.cases.case import ExecutedJob, Judges
 from workers.errors import RefusedError
 from workers.families.base import Family
 from workers.families.recipe.case import (
@@ -26,16 +27,15 @@ from workers.families.recipe.case import (
 from workers.families.recipe.family import RecipeFamily
 from workers.families.recipe.rows import digest_of_rows
 from workers.families.recipe.update import Fitting, NotFittedError, limits
-from workers.jobs.case import ExecutedJob, Judges
-from workers.jobs.draft import Draft, sha256_hex
-from workers.jobs.leases.lease import JobContext
-from workers.jobs.model.chain import BatchMember
-from workers.jobs.update import Encoded, Update, UpdateResult
 from workers.judge.refitted import RERUN, VERIFIER, RefittedClaim, RerunClaim
+from workers.leases.lease import JobContext
+from workers.lineage.chain import BatchMember
 from workers.training.programs import outputs, run
 from workers.training.programs.program import OtherEnvironmentError, Program
 from workers.training.recipes.fit import FitRows
 from workers.training.recipes.process import Limits
+from workers.updates.draft import Draft, sha256_hex
+from workers.updates.update import Encoded, Update, UpdateResult
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from sqlmodel import Session, select
 
 from models import Job
+from workers.cases.case import ExecutedJob, Judges
 from workers.errors import RefusedError
 from workers.families.recipe.case import (
     ModelRows,
@@ -18,9 +19,8 @@ from workers.families.recipe.rows import digest_of_rows
 from workers.families.recipe.update import NotFittedError
 from workers.families.shards.rows import owned, shard_key, sharded, subject_names
 from workers.families.shards.update import fitter_of
-from workers.jobs.case import ExecutedJob, Judges
-from workers.jobs.leases.lease import JobContext
 from workers.judge.refitted import VERIFIER, ShardsClaim
+from workers.leases.lease import JobContext
 from workers.training.programs.program import OtherEnvironmentError
 from workers.training.shards import container
 from workers.training.shards.container import ShardEntry, ShardManifest, manifest_of

@@ -9,21 +9,21 @@ from app.service.context import Services
 from lethe import canonical
 from lethe.certificates.statement import Guarantee
 from models import Model, ModelVersion
+from workers.cases.case import ExecutedJob, Judges
 from workers.errors import RefusedError
 from workers.families.base import Family
 from workers.families.recipe.family import RecipeFamily
 from workers.families.recipe.update import limits
 from workers.families.shards import update
 from workers.families.shards.case import prepare_shards
-from workers.jobs.case import ExecutedJob, Judges
-from workers.jobs.draft import Draft, sha256_hex
-from workers.jobs.leases.lease import JobContext
-from workers.jobs.model.chain import BatchMember
-from workers.jobs.update import ParsedUpload, Update, UpdateResult
+from workers.leases.lease import JobContext
+from workers.lineage.chain import BatchMember
 from workers.training.programs import run
 from workers.training.recipes import process
 from workers.training.recipes.process import Limits
 from workers.training.shards import container
+from workers.updates.draft import Draft, sha256_hex
+from workers.updates.update import ParsedUpload, Update, UpdateResult
 
 if TYPE_CHECKING:
     import numpy as np

@@ -14,15 +14,15 @@ from workers.errors import ArtifactError, RefusedError
 from workers.families.recipe.rows import TableBlock, departure, salts_of, stored
 from workers.families.recipe.update import NotFittedError, limits, recipe_of
 from workers.families.shards.rows import ShardRows, owned, shard_key, sharded, subject_names
-from workers.jobs.leases.lease import JobContext
-from workers.jobs.model.chain import BatchMember
-from workers.jobs.model.logged import NotLoggedError, check_logged
-from workers.jobs.model.versions import OtherModelError
-from workers.jobs.update import Encoded, ParsedUpload, Update, UpdateResult, split
+from workers.leases.lease import JobContext
+from workers.lineage.chain import BatchMember
+from workers.lineage.logged import NotLoggedError, check_logged
+from workers.lineage.versions import OtherModelError
 from workers.training.programs.fitter import ProgramFitter
 from workers.training.recipes.process import RecipeFitter
 from workers.training.shards import container
 from workers.training.shards.container import Fitter, ShardManifest, manifest_of
+from workers.updates.update import Encoded, ParsedUpload, Update, UpdateResult, split
 
 METHOD, VERSION, CLAIM = "refit-shards", "1", "exact-retrained"
 OTHER = (

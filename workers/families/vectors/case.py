@@ -11,13 +11,13 @@ from sqlmodel import Session, select
 from lethe.certificates import shape
 from lethe.certificates.evidence import Removal
 from models import Job
+from workers.cases.case import ExecutedJob, Judges
 from workers.families.recipe.case import ModelRows, OwnFit, prepare, same_machine
 from workers.families.vectors.update import Erased, built, claim_of, options_of
-from workers.jobs.case import ExecutedJob, Judges
-from workers.jobs.leases.lease import JobContext
 from workers.judge.bytes_probe import ProbeClaim, Sought, probe
 from workers.judge.checks import ODD_INPUT
 from workers.judge.refitted import EXACT, VERIFIER
+from workers.leases.lease import JobContext
 from workers.training.recipes.fit import FitRows
 from workers.training.vectors import files
 from workers.training.vectors.index import HNSW, VectorIndex

@@ -13,15 +13,15 @@ from lethe.certificates.statement import Guarantee
 from lethe.errors import LetheError
 from models import Model, ModelVersion
 from workers import libraries
+from workers.cases.case import ExecutedJob, Judges
 from workers.errors import RefusedError
 from workers.families.base import Family, Retrieval
 from workers.families.recipe.family import RecipeFamily
 from workers.families.vectors import update
-from workers.jobs.case import ExecutedJob, Judges
-from workers.jobs.draft import Draft, sha256_hex
-from workers.jobs.leases.lease import JobContext
-from workers.jobs.model.chain import BatchMember
-from workers.jobs.update import Update
+from workers.leases.lease import JobContext
+from workers.lineage.chain import BatchMember
+from workers.updates.draft import Draft, sha256_hex
+from workers.updates.update import Update
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -22,15 +22,15 @@ from workers.families.recipe.rows import (
     table,
 )
 from workers.families.recipe.update import Fitting
-from workers.jobs.draft import sha256_hex
-from workers.jobs.leases.lease import JobContext
-from workers.jobs.model.chain import BatchMember
-from workers.jobs.update import Encoded, Update, UpdateResult, split
+from workers.leases.lease import JobContext
+from workers.lineage.chain import BatchMember
 from workers.training.recipes.fit import FitRows
 from workers.training.recipes.process import Limits
 from workers.training.vectors import files
 from workers.training.vectors.build import build, drop
 from workers.training.vectors.index import HNSW, VectorOptions
+from workers.updates.draft import sha256_hex
+from workers.updates.update import Encoded, Update, UpdateResult, split
 
 METHOD, VERSION = "vectors-drop", "1"
 STATE = "vectors-state/1"

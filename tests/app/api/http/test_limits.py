@@ -16,7 +16,7 @@ from app.api.http.parsing import Parsing
 from app.problems import BusyError
 from app.settings import Settings
 from tests.app.api.test_requests import problem
-from tests.installation import Installation
+from tests.installation import Installation, taken
 from tests.small import MODEL, Caller, pack, rows
 
 MIB = 1 << 20
@@ -169,16 +169,13 @@ def test_a_contribution_waits_for_its_turn_and_is_told_when_to_come_back(
     ready: Installation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(parsing, "WAIT", 0.05)
-    send, turns = contribution(ready), ready.caller.http.app.state.parsing  # type: ignore[attr-defined]
-    portal = ready.caller.http.portal
-    assert portal is not None
-    for _ in range(ready.settings.max_parsed_at_once):
-        portal.call(turns._turns.acquire)
-    refused = send()
-    problem(refused, 503, "busy")
-    assert refused.headers["retry-after"] == "5"
-    turns._turns.release()
-    assert send().status_code == 202
+    send, most = contribution(ready), ready.settings.max_parsed_at_once
+    with taken(ready, "parsing", most - 1):
+        with taken(ready, "parsing", 1):
+            refused = send()
+        problem(refused, 503, "busy")
+        assert refused.headers["retry-after"] == "5"
+        assert send().status_code == 202
 
 
 def test_strangers_certificates_and_known_senders_rows_have_turns_of_their_own(
@@ -186,19 +183,14 @@ def test_strangers_certificates_and_known_senders_rows_have_turns_of_their_own(
 ) -> None:
     """40 connections of bad bundles made five of six registrations answer 503."""
     monkeypatch.setattr(parsing, "WAIT", 0.05)
-    send, http = contribution(ready), ready.caller.http
-    state, portal = http.app.state, http.portal  # type: ignore[attr-defined]
-    assert portal is not None
+    send, most = contribution(ready), ready.settings.max_parsed_at_once
 
     def verify() -> Any:
-        return http.post("/v1/certificates/verify", files={"bundle": b"{}"})
+        return ready.caller.http.post("/v1/certificates/verify", files={"bundle": b"{}"})
 
-    for _ in range(ready.settings.max_parsed_at_once):
-        portal.call(state.verifications._turns.acquire)
-    problem(verify(), 503, "busy")
-    assert send().status_code == 202
-    for _ in range(ready.settings.max_parsed_at_once):
-        state.verifications._turns.release()
-        portal.call(state.parsing._turns.acquire)
-    assert verify().json()["result"] == "FAIL"
-    problem(send(), 503, "busy")
+    with taken(ready, "verifications", most):
+        problem(verify(), 503, "busy")
+        assert send().status_code == 202
+    with taken(ready, "parsing", most):
+        assert verify().json()["result"] == "FAIL"
+        problem(send(), 503, "busy")

@@ -179,4 +179,4 @@ def test_names_that_never_resolve_hold_few_places(
     assert sum(isinstance(one, BusyError) for one in mine) == 2
     each = asyncio.run(several([f"key {number}" for number in range(10)]))
     assert not any(isinstance(one, BusyError) for one in each)
-    assert not check._asking
+    assert not check.asking

@@ -16,7 +16,7 @@ from tests.app.notices.conftest import pass_time, rows
 from tests.app.notices.receiver import Receiver
 from tests.docs.markdown import blocks
 from tests.installation import Installation
-from tests.workers.jobs.test_review import other
+from tests.workers.jobs.desk.test_review import other
 
 
 def key_of(installation: Installation) -> str:

@@ -15,7 +15,7 @@ from tests.app.notices.conftest import pass_time, rows
 from tests.app.notices.receiver import Receiver, receiving
 from tests.installation import Installation, make_token
 from tests.small import Caller
-from tests.workers.jobs.test_review import other
+from tests.workers.jobs.desk.test_review import other
 
 
 def execute(installation: Installation, statement: str) -> None:

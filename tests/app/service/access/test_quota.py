@@ -16,7 +16,7 @@ from app.ledger.transaction import Transaction
 from app.problems import QuotaError
 from app.reconcile.model_events import CLOSED
 from app.schemas.requests import State
-from app.service.acceptance import _ADMISSION
+from app.service.acceptance import ADMISSION
 from app.service.access import quota
 from app.service.admission import Entered
 from app.service.context import Services, open_services
@@ -36,8 +36,8 @@ from tests.app.service.test_admission import (
 )
 from tests.installation import Installation
 from tests.small import MODEL, Caller
-from tests.workers.jobs.test_cases import opened
-from tests.workers.jobs.test_people import ANN, BOB, named
+from tests.workers.jobs.desk.test_cases import opened
+from tests.workers.jobs.desk.test_people import ANN, BOB, named
 
 INDEX = "ix_erasure_requests_open"
 COUNTS = re.compile(r"SELECT given\.keyid, \(SELECT count")
@@ -172,7 +172,7 @@ def test_two_processes_together_admit_no_more(ready: Installation, second: Servi
     def send(number: int) -> Entered | Exception:
         services = processes[number % 2]
         try:
-            return services.committer.enqueue(_ADMISSION, (services, sent[number])).result()
+            return services.committer.enqueue(ADMISSION, (services, sent[number])).result()
         except QuotaError as error:
             return error
 
@@ -192,10 +192,10 @@ def test_the_one_that_waits_for_the_lock_counts_what_its_holder_stored(
     waiting: list[Future[Entered]] = []
 
     def holding(tx: Transaction) -> list[Entered | Exception]:
-        waiting.append(second.committer.enqueue(_ADMISSION, (second, other)))
+        waiting.append(second.committer.enqueue(ADMISSION, (second, other)))
         items = [(ready.services, first)]
-        answers = tx.read(_ADMISSION.opening(items))
-        return _ADMISSION(tx, items, answers)
+        answers = tx.read(ADMISSION.opening(items))
+        return ADMISSION(tx, items, answers)
 
     assert outcomes(ready.services.ledger.transact(holding)) == ["new"]
     with pytest.raises(QuotaError):

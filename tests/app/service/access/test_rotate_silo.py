@@ -152,7 +152,12 @@ def repeat(run: Callable[[], str], monkeypatch: pytest.MonkeyPatch, name: str, a
 
 @pytest.mark.parametrize(
     ("name", "call"),
-    [("write_durably", 1), ("_log", 1), ("write_durably", 2), ("write_durably", 3)],
+    [
+        ("write_durably", 1),
+        ("record_model_event", 1),
+        ("write_durably", 2),
+        ("write_durably", 3),
+    ],
 )
 def test_a_killed_rotation_goes_on(
     services: Services, first: str, monkeypatch: pytest.MonkeyPatch, name: str, call: int
@@ -169,7 +174,7 @@ def test_a_killed_rotation_goes_on(
 
 
 @pytest.mark.parametrize(
-    ("name", "call"), [("_log", 1), ("sync_directory", 1), ("_promote", 2)]
+    ("name", "call"), [("record_model_event", 1), ("sync_directory", 1), ("read_private", 2)]
 )
 def test_a_killed_revocation_goes_on(
     services: Services, first: str, monkeypatch: pytest.MonkeyPatch, name: str, call: int
@@ -188,7 +193,7 @@ def test_a_rotation_begins_after_a_killed_revocation(
 ) -> None:
     settings, ledger = services.settings, services.ledger
     second = rotate_silo(settings, ledger, 0)
-    repeat(lambda: revoke_silo(settings, ledger, 0), monkeypatch, "_promote", 2)
+    repeat(lambda: revoke_silo(settings, ledger, 0), monkeypatch, "read_private", 2)
     third = rotate_silo(settings, ledger, 0)
     assert silo_keys.accepted(services, "m") == {0: (third, second)}
     assert revoke_silo(settings, ledger, 0) == second
@@ -224,7 +229,7 @@ def test_a_worker_that_starts_does_not_move_the_key_of_a_rotation_that_has_begun
     """It had read the next key of a killed revocation: the silo's own key would be gone."""
     settings, ledger = services.settings, services.ledger
     rotate_silo(settings, ledger, 0)
-    repeat(lambda: revoke_silo(settings, ledger, 0), monkeypatch, "_promote", 2)
+    repeat(lambda: revoke_silo(settings, ledger, 0), monkeypatch, "read_private", 2)
     honest, done = Path.replace, list[str]()
 
     def late(path: Path, target: Path) -> Path:
@@ -232,7 +237,12 @@ def test_a_worker_that_starts_does_not_move_the_key_of_a_rotation_that_has_begun
             done.append("worker")
             # Meanwhile: a rotation that has made its key, and not registered it.
             with suppress(KeysBusyError):
-                repeat(lambda: rotate_silo(settings, ledger, 0), monkeypatch, "_log", 1)
+                repeat(
+                    lambda: rotate_silo(settings, ledger, 0),
+                    monkeypatch,
+                    "record_model_event",
+                    1,
+                )
         return honest(path, target)
 
     monkeypatch.setattr(Path, "replace", late)

@@ -14,8 +14,8 @@ from app.rounds.steps import CHANGED
 from lethe.client.errors import ProblemError
 from models import Model, ModelVersion, Round
 from tests.installation import Installation
-from tests.workers.jobs.changed_rows import changing, config_of, member, set_config
-from tests.workers.jobs.test_swapped_scope import Writer
+from tests.workers.jobs.cases.test_swapped_scope import Writer
+from tests.workers.jobs.lineage.changed_rows import changing, config_of, member, set_config
 from tests.workers.secure_sum.client.federation import Masked
 from tests.workers.secure_sum.client.test_failures import started, version
 from tests.workers.secure_sum.client.test_masked_model import (
@@ -26,7 +26,7 @@ from tests.workers.secure_sum.client.test_masked_model import (
     state,
 )
 from workers.artifacts import decode_state, encode_state
-from workers.jobs.model import logged as logged_model
+from workers.lineage import logged as logged_model
 
 THREE = FOUR[:3]
 Change = Callable[[Masked, str], None]

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from tests import small_network
-from tests.workers.jobs import networks
+from tests.workers.jobs.families.network import networks
 from workers.training.fedavg.base import ClientData, ClientUpdate, RoundTask
 from workers.training.fedavg.client.respond import respond
 from workers.training.fedavg.errors import RoundFailedError

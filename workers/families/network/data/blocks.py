@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from safetensors.numpy import load, save
 
 from workers.errors import RefusedError
-from workers.jobs.update import StoredBlock
+from workers.updates.update import StoredBlock
 
 
 @dataclass(frozen=True, slots=True, eq=False)

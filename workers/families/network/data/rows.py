@@ -22,11 +22,11 @@ from models import Contribution, Model, Record, Subject
 from workers.errors import RefusedError
 from workers.families.network.config import NetworkConfig, network_config
 from workers.families.network.data.blocks import InputBlock, decode_block, decode_inputs
-from workers.jobs.model import versions
-from workers.jobs.model.logged import open_received
-from workers.jobs.update import Owner
+from workers.lineage import versions
+from workers.lineage.logged import open_received
 from workers.training.fedavg.base import ClientData, check_data
 from workers.training.fedavg.client.data import tensors_of
+from workers.updates.update import Owner
 
 
 @dataclass(frozen=True, slots=True)

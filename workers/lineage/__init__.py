@@ -1,0 +1,1 @@
+"""A model's versions and their retained sets, each compared with the log."""
