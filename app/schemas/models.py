@@ -85,13 +85,13 @@ class FamilyManifest(Wire):
     cooling_off_seconds: from the approval, or the receipt where none is needed, to the
     execution; until then the request can be withdrawn. trained_by_silos: whether silos, where
     there are any, train the family's models, so that the log has a model's silo keys.
-    row_form: how an upload spells its rows. last_attempt: what the attempt from the retained
+    row_form: how an upload spells its rows. last_method: what the method from the retained
     rows is called.
     """
 
     trained_by_silos: ClassVar[bool] = False
     row_form: ClassVar[RowForm] = "table"
-    last_attempt: ClassVar[str] = "refit"
+    last_method: ClassVar[str] = "refit"
 
     ref: ModelRef
     decide: Literal["review", "at-once"] | None = None

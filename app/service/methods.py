@@ -63,7 +63,7 @@ def attempt_view(
     if not data_of(model.config).rebuildable:
         return None
     number, method = _current(request, job, events)
-    refit = manifest_of(model.config).last_attempt
+    refit = manifest_of(model.config).last_method
     if method is None:
         # No entry names it yet: an operator's decision made the model be built from its rows.
         method = request.method if number == 1 or job.done_at is not None else refit

@@ -124,7 +124,13 @@ NONE: dict[str, Any] = {
     "checks": [],
 }
 CHECK = {"number": "1", "name": "c", "quantity": "q", "value": "v", "interval": None, "threshold": None, "passed": False}  # fmt: skip
-FAIL = {"number": "1", "method": "m", "result": "FAIL", "reason": None, "checks": [CHECK]}
+FAIL: dict[str, Any] = {
+    "number": "1",
+    "method": "m",
+    "result": "FAIL",
+    "reason": None,
+    "checks": [CHECK],
+}
 
 
 def tell(*attempts: Any, certified: str | None = "1") -> Callable[[Any], None]:

@@ -200,7 +200,7 @@ class NewNetwork(FamilyManifest):
 
     trained_by_silos: ClassVar[bool] = True
     row_form: ClassVar[RowForm] = "inputs"
-    last_attempt: ClassVar[str] = "retrain"
+    last_method: ClassVar[str] = "retrain"
     family: Literal["network"]
     method: NetworkMethod = "retrain"
     classes: list[Name] = Field(min_length=2, max_length=10_000)

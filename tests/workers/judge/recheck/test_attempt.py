@@ -12,6 +12,7 @@ from tests.workers.judge.recheck.cases import (
     named,
     parts,
 )
+from workers.judge.recheck.lines import ATTEMPTS
 from workers.judge.recheck.run import recheck
 from workers.judge.samples.empirical import VERIFIER
 from workers.judge.scores.file import decode_scores, encode_scores
@@ -31,9 +32,9 @@ def test_an_attempt_before_that_had_passed_or_failed_otherwise_shows() -> None:
     checks = parts(VERIFIER.verify(decode_scores(encode_scores(claim, rows))[0]))
     refuted = AttemptPart(1, "puf-special", "FAIL", None, checks)
     untold = AttemptPart(1, "puf-special", "NONE", "not judged by itself", ())
-    for told in (refuted, untold):
+    for told, differs in ((refuted, "attempt 1"), (untold, ATTEMPTS)):
         case = escalated(claim, rows, **write_escalation([told]))
-        assert differing(recheck(case.said, case.given())) == {"attempt 1"}
+        assert differing(recheck(case.said, case.given())) == {differs}
     # These scores PASS: there was no reason to escalate.
     claim, rows = about(simulated(1))
     case = escalated(claim, rows, **write_escalation([refuted]))
@@ -56,7 +57,7 @@ def test_a_check_of_an_attempt_before_that_is_told_otherwise_shows() -> None:
         rows,
         **{"escalation.attempts": write_escalation([attempt])["escalation.attempts"] + " "},
     )
-    assert differing(recheck(case.said, case.given())) == {"attempt 1"}
+    assert differing(recheck(case.said, case.given())) == {ATTEMPTS}
 
 
 def lowered(checks: tuple[CheckPart, ...]) -> tuple[CheckPart, ...]:
@@ -73,4 +74,4 @@ def test_an_attempt_that_is_told_as_passed_shows() -> None:
     case = escalated(
         claim, rows, **{"escalation.attempts": told.replace("INCONCLUSIVE", "PASS")}
     )
-    assert differing(recheck(case.said, case.given())) == {"attempt 1"}
+    assert differing(recheck(case.said, case.given())) == {ATTEMPTS}
