@@ -29,7 +29,7 @@ from app.backup.follower import DatabaseFollower, follow, following
 from app.backup.keys import KeysCopy
 from app.backup.pieces import PIECE, PIECES, as_backup, read_followed
 from app.backup.restore import restore as restore_backup
-from app.backup.round import Follower, Round
+from app.backup.round import BaseFollower, Round
 from app.backup.scratch import scratch_place
 from app.cli.backup import backup, restore
 from app.keys.rotate_log import revoke_log, rotate_log
@@ -69,7 +69,7 @@ class Following:
 
     installed: Installation
     directory: Path
-    follower: Follower
+    follower: BaseFollower
 
     def round(self) -> Round:
         done = self.follower.run()

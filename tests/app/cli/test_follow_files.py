@@ -23,7 +23,7 @@ from app.backup.folder import Folder
 from app.backup.follower import following
 from app.backup.pieces import Followed, read_followed
 from app.backup.restore import restore_files
-from app.backup.round import Follower
+from app.backup.round import BaseFollower
 from app.cli.backup import backup, restore
 from app.cli.migrate import migrate
 from app.ledger.sequencer import Ledger
@@ -143,7 +143,7 @@ def test_files_and_archive_come_back_together(
 @pytest.fixture
 def beside(
     settings: Settings, ledger: Ledger, fitted: PrivateKey, engine: Engine, tmp_path: Path
-) -> Iterator[tuple[Installation, Follower, Path]]:
+) -> Iterator[tuple[Installation, BaseFollower, Path]]:
     """An installation on PostgreSQL and its follower, after the first round."""
     with install(settings) as installed:
         installed.caller.key = fitted
@@ -159,7 +159,7 @@ postgresql = pytest.mark.parametrize("database_url", ["postgresql"], indirect=Tr
 
 @postgresql
 def test_a_round_takes_what_is_new_and_drops_what_was_destroyed(
-    beside: tuple[Installation, Follower, Path],
+    beside: tuple[Installation, BaseFollower, Path],
 ) -> None:
     installed, follower, directory = beside
     data = installed.settings.data_dir
@@ -182,7 +182,7 @@ def test_a_round_takes_what_is_new_and_drops_what_was_destroyed(
 
 @postgresql
 def test_a_commit_without_files_moves_the_moment(
-    beside: tuple[Installation, Follower, Path],
+    beside: tuple[Installation, BaseFollower, Path],
 ) -> None:
     installed, follower, directory = beside
     before = followed(directory)
@@ -196,7 +196,7 @@ def test_a_commit_without_files_moves_the_moment(
 
 @postgresql
 def test_a_file_that_is_removed_meanwhile_is_kept_or_the_moment_is_taken_again(
-    beside: tuple[Installation, Follower, Path], monkeypatch: pytest.MonkeyPatch
+    beside: tuple[Installation, BaseFollower, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     installed, follower, directory = beside
     source = installed.settings.data_dir / ARTIFACTS
@@ -228,7 +228,7 @@ def test_a_file_that_is_removed_meanwhile_is_kept_or_the_moment_is_taken_again(
 
 @postgresql
 def test_a_file_of_the_moment_is_kept_one_round_longer(
-    beside: tuple[Installation, Follower, Path], monkeypatch: pytest.MonkeyPatch
+    beside: tuple[Installation, BaseFollower, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     installed, follower, directory = beside
     installed.caller.erase_records("r1")
@@ -252,7 +252,7 @@ def test_a_file_of_the_moment_is_kept_one_round_longer(
 @postgresql
 @pytest.mark.parametrize("damage", ["file", "origin", "manifest", "target"])
 def test_damaged_files_are_not_restored(
-    beside: tuple[Installation, Follower, Path], tmp_path: Path, damage: str
+    beside: tuple[Installation, BaseFollower, Path], tmp_path: Path, damage: str
 ) -> None:
     installed, _, directory = beside
     new = installed.settings.model_copy(update={"data_dir": tmp_path / "new"})
@@ -273,7 +273,7 @@ def test_damaged_files_are_not_restored(
 
 @postgresql
 def test_a_directory_of_another_kind_of_database_is_refused(
-    beside: tuple[Installation, Follower, Path], tmp_path: Path
+    beside: tuple[Installation, BaseFollower, Path], tmp_path: Path
 ) -> None:
     installed, _, directory = beside
     with opened_engine(installed.settings.resolved_database_url) as engine:
