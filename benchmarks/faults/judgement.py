@@ -120,8 +120,8 @@ def _unfinished(session: Session, workload: Workload, found: Judgement) -> None:
         events = session.exec(select(RequestEvent.event)).all()
         found.stuck.append(f"requests {states}, models {models}, events {events}")
         return
-    if left := session.exec(select(SiloTask.id)).all():
-        found.stuck.append(f"{len(left)} tasks of silos are left of a job that is done")
+    if tasks := session.exec(select(SiloTask.id)).all():
+        found.stuck.append(f"{len(tasks)} tasks of silos are left of a job that is done")
     if workload.requests:
         model = session.exec(select(Model).where(Model.ref == workload.model)).one()
         own = select(func.count()).where(Record.model_id == model.id)
