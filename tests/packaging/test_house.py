@@ -26,7 +26,7 @@ NAMES_LEFT: dict[str, str] = {}
 # them, and everything else asks for a property of that description.
 DESCRIBED = METHODS.keys() | DATA.keys() | set(get_args(ModelKind))
 DESCRIBE = ("lethe.catalogue", "lethe.estimators.", "app.schemas.families.")
-ASK = ("lethe.", "app.")
+ASK = ("lethe.", "app.", "workers.jobs.")
 STEP = re.compile(r"\b(step|state)\b")  # of a round: one of them is called masked
 SWITCHES_LEFT = {
     "app.vault.master": "has_noise reads the settings of the two methods that add noise",

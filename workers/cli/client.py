@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from lethe.catalogue import data_of
 from lethe.cli.options import count, each_as_json, plain, print_json, service_url
 from workers.cli.data_options import DATA, read_rows, reads_table, table_options
 
@@ -95,9 +96,9 @@ def contribute(
 
     with shown(), _client(url, key_file, keyid) as service:
         manifest = service.manifest(ref)
-        if manifest["data"] == "masked":
+        if data_of(manifest).in_rounds:
             raise click.ClickException("this model is masked: see `lethe round`")
-        if manifest["data"] == "rows":
+        if data_of(manifest).rows_here:
             if not reads_table(data, columns):
                 body = hashed_npz(data)
             elif manifest["family"] == "ridge":

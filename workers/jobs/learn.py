@@ -15,6 +15,7 @@ from app.service.scope import has_tombstone, may_return
 from app.steps import reached
 from app.vault.master import ADD_BACK, open_tombstone_key, record_tag, tags_digest
 from lethe import identity
+from lethe.catalogue import data_of
 from models import Contribution, Model, Record, Tombstone
 from models.database.session import chunks
 from models.person import HELD_OUT, LEARNED
@@ -84,7 +85,7 @@ def _learn(job: JobContext, sent: ReceivedUpload) -> None:
     chain = Chain.grown(fresh, retained)
     head = result.encoded.head
     # If clients keep their rows, held-out rows were already stored at registration.
-    first = before is None and model.config["data"] == "rows"
+    first = before is None and data_of(model.config).rows_here
     measured = (
         held_out.of_upload(job, head, rows.uploaded(file))
         if first

@@ -9,7 +9,7 @@ from math import inf, nextafter
 from sqlmodel import Session, select
 
 from app.service.context import Services
-from lethe.catalogue import CHECKS
+from lethe.catalogue import CHECKS, data_of
 from models import Job, Model
 from workers.artifacts import decode_head
 from workers.cases.case import ExecutedJob, Judges, Verdict
@@ -70,7 +70,7 @@ def prepare(
         return partial(_unlogged, registry.get(case.plan.claim), str(error))
     row = session.exec(select(Job).where(Job.id == lease.job_id)).one()
     plan, model, after = case.plan, case.model, case.after
-    rows = RowStream(services, lease.model_id) if model.config["data"] == "rows" else None
+    rows = RowStream(services, lease.model_id) if data_of(model.config).rows_here else None
     blocks = [] if rows is not None else _message_blocks(services, session, lease.model_id)
     ids = [record for block in blocks for record in block.records]
     summed = None if load_sum is None else load_sum()
@@ -161,7 +161,7 @@ def _attested(config: RidgeConfig, blocks: list[MessageBlock]) -> float:
 
 def _messages(model: Model, blocks: list[MessageBlock]) -> list[ClaimedStatistics] | None:
     """Return the statistics that clients sent in place of rows, None if the model has none."""
-    if model.config["data"] != "statistics":
+    if not data_of(model.config).messages_here:
         return None
     sums = [block.message.statistics for block in blocks]
     return [ClaimedStatistics(one.gram, one.moment, one.rows) for one in sums]

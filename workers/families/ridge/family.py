@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from sqlmodel import Session
 
 from app.service.context import Services
+from lethe.catalogue import data_of
 from lethe.certificates.statement import Guarantee
 from models import ErasureRequest, Model, ModelVersion
 from workers.artifacts import decode_head
@@ -77,7 +78,7 @@ class RidgeFamily(Family):
     def read(self, model: Model, upload: BinaryIO) -> ParsedUpload:
         """Parse an upload. Raises RefusedError if it cannot be learned."""
         number = (model.current_version or 0) + 1
-        remote = model.config["data"] != "rows"
+        remote = not data_of(model.config).rows_here
         return parse_upload(upload, stored.ridge_config(model), number, remote=remote)
 
     def join(self, model: Model, stored: bytes, fresh: StoredBlock) -> StoredBlock:
@@ -104,7 +105,7 @@ class RidgeFamily(Family):
             require_rows(before, stored.digest_of(state, config))
         assert isinstance(upload, ParsedRidgeUpload)
         outcome = method.learn(config, state, upload.batch)
-        if model.config["data"] != "rows" and outcome.state.attested == 0:
+        if not data_of(model.config).rows_here and outcome.state.attested == 0:
             check_definite(outcome.state.statistics, config)
         made = _made(outcome, config, method.id, method.version, {})
         return replace(made, contents=_contents(model, upload))
@@ -180,11 +181,11 @@ class RidgeFamily(Family):
 
     def registered_with_rows(self, model: Model) -> bool:
         """Otherwise rows or their statistics come with the first contribution."""
-        return bool(model.config["data"] == "rows")
+        return data_of(model.config).rows_here
 
     def asks(self, model: Model) -> bool:
         """A client's sum does not show the share of one record."""
-        return bool(model.config["data"] == "statistics")
+        return data_of(model.config).messages_here
 
     def predict_held_out(
         self,
@@ -207,7 +208,7 @@ class RidgeFamily(Family):
 
 def _contents(model: Model, upload: ParsedUpload) -> NDArray[np.uint8] | None:
     """Return the salted digest of each row of an upload, None for messages."""
-    if model.config["data"] != "rows":
+    if not data_of(model.config).rows_here:
         return None
     return as_digests(
         b"".join(

@@ -22,6 +22,7 @@ from app.ledger.sequencer import Ledger
 from app.reconcile.inputs import versions_of
 from app.service.context import Services
 from app.vault.features import FETCH
+from lethe.catalogue import data_of
 from lethe.certificates import shape
 from lethe.certificates.evidence import Removal
 from lethe.certificates.retained_tree import EMPTY_ROOT
@@ -143,7 +144,7 @@ def _fetch(session: Session, model_id: int) -> int:
 def contents_claim(ledger: Ledger, case: ExecutedJob) -> ContentsClaim | None:
     """Return the logged commitments to an update's rows, None if no rows are here."""
     model = case.model
-    if model.config["data"] != "rows":
+    if not data_of(model.config).rows_here:
         return None
     since, before = _before(ledger, model, case.before)
     after = logged_leaf(ledger, model, case.after).digests.get("retained")
