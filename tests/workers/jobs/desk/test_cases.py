@@ -452,7 +452,7 @@ def test_a_held_case_keeps_its_contact_and_is_not_closed(installation: Installat
     path = f"/v1/holds/{placed['id']}/release"
     assert installation.caller.http.post(path, headers=officer).status_code == 200
     ended = retention.run(late).removed
-    assert ended == {"evidence": 1, "scope": 1, "contact": 1, "case": 1}
+    assert ended == {"evidence": 1, "scope": 1, "contact": 1, "case": 1, "hold": 1}
     installation.check()
 
 
