@@ -1,6 +1,7 @@
 """What auditors and witnesses do: follow logs, and keep what proves a fork."""
 
 import shutil
+from contextlib import suppress
 
 from app.ledger.startup import load_ledger
 from app.settings import Settings
@@ -10,6 +11,7 @@ from lethe.log.fetch import CHECKPOINT, Fetch, LogError, MissingFileError, fetch
 from lethe.log.follow import verify_log
 from lethe.log.note import NoteVerifier
 from lethe.log.watch import EVIDENCE, look
+from lethe.witness import heads
 from lethe.witness.home import create, load
 from lethe.witness.witness import InconsistentError
 from models.database.session import opened_engine
@@ -90,10 +92,14 @@ def has_evidence(settings: Settings, name: str) -> bool:
     return kept.exists() and kept.read_bytes() == (data / OLDER).read_bytes()
 
 
+# What a witness keeps of a fork at 4 entries: one of the same size proves itself.
+KEPT = {4: "evidence", 6: "unproven"}
+
+
 def see_a_fork(made: Installation, told: Told) -> None:
     """Set a witness up, and show it two histories that a log of its own signed."""
-    data, log = made.settings.data_dir, Log(5)
-    fork = Log(5, branch="other")
+    data, log = made.settings.data_dir, Log(6)
+    fork = Log(6, branch="other")
 
     def once() -> str:
         directory = data / f"{WITNESS}-{sum(1 for _ in data.glob(f'{WITNESS}-*'))}"
@@ -101,23 +107,28 @@ def see_a_fork(made: Installation, told: Told) -> None:
         witness = load(directory)
         try:
             witness.add_checkpoint(log.request(0, 4))
-            witness.add_checkpoint(fork.request(4, 5))
-        except InconsistentError:
-            return directory.name
+            heads.MOST_UNPROVEN = 1  # the fork of size 5 gives way to that of size 6
+            for size in (4, 5, 6):
+                with suppress(InconsistentError):
+                    witness.add_checkpoint(fork.request(4, size))
+                    raise StuckError("a witness cosigned two histories of a log")
         finally:
             witness.heads.close()
-        raise StuckError("a witness cosigned two histories of a log")
+        return directory.name
 
     told("forked", tried(once))
 
 
 def why_forgotten(settings: Settings, name: str) -> str | None:
     """Return what a witness lost that had seen a fork: what it cosigned, or the proof."""
-    directory, fork = settings.data_dir / name, Log(5, branch="other")
+    directory, fork = settings.data_dir / name, Log(6, branch="other")
     witness = load(directory)
     head = witness.heads.read(fork.signer.name)
     witness.heads.close()
     if head is None or head.size != 4:
         return "the witness forgot what it cosigned"
-    kept = [one.read_bytes() for one in (directory / "evidence").iterdir()]
-    return None if fork.request(4, 5) in kept else "the proof of the fork was not kept"
+    for size, folder in KEPT.items():
+        kept = [one.read_bytes() for one in (directory / folder).glob("*")]
+        if fork.request(4, size) not in kept:
+            return "the proof of the fork was not kept"
+    return None

@@ -100,17 +100,18 @@ def make_engine(url: str, stall_s: int | None = None) -> Engine:
     )
 
 
-def _set_on_postgresql(connection: DBAPIConnection, _: ConnectionPoolEntry) -> None:
+def _set_on_postgresql(connection: Any, _: ConnectionPoolEntry) -> None:
     """Set what a role could have changed for itself for ever (ALTER ROLE … SET).
 
     A commit must be durable before its receipt is signed; bulk inserts send NULLs in arrays.
     """
+    connection.autocommit = True
     with closing(connection.cursor()) as cursor:
         cursor.execute(
             "SELECT set_config('synchronous_commit', 'on', false), "
             "set_config('array_nulls', 'on', false)"
         )
-    connection.commit()
+    connection.autocommit = False
 
 
 @contextmanager
