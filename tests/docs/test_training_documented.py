@@ -1,4 +1,4 @@
-"""The table of a training's members in docs/federated.md is the schema's, defaults included."""
+"""The table of a training's members in docs/register-networks.md is the schema's, defaults included."""
 
 import re
 from typing import Any
@@ -26,7 +26,7 @@ def members(wire: type[BaseModel], before: str = "") -> dict[str, Any]:
 
 def documented(heading: str) -> list[list[str]]:
     """Return the cells of the rows of a section's table."""
-    section = re.search(rf"(?ms)^### {heading}$(.*?)^##", read("docs/federated.md"))
+    section = re.search(rf"(?ms)^## {heading}$(.*?)^##", read("docs/register-networks.md"))
     assert section is not None
     rows = re.findall(r"(?m)^\| (`.*) \|$", section[1])
     return [row.split(" | ") for row in rows if not row.startswith("`--format`")]

@@ -1,4 +1,4 @@
-"""The canary of docs/federated.md: its registration is accepted, its rows count as planted."""
+"""The canary of docs/register-networks.md: its registration is accepted, its rows count as planted."""
 
 import json
 import re
@@ -22,7 +22,8 @@ CLASSES = ["clear", "shadow"]
 def documented(language: str) -> str:
     """Return the code block of the section in a language."""
     section = re.search(
-        r"(?ms)^### Registering a canary$(.*?)^### Contributions", read("docs/federated.md")
+        r"(?ms)^## Registering a canary$(.*?)^## Contributions",
+        read("docs/register-networks.md"),
     )
     assert section is not None
     block = re.search(rf"(?s)```{language}\n(.*?)```", section[1])

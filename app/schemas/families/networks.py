@@ -117,7 +117,7 @@ class VerificationTerms(Wire):
     """What an approximate erasure must show to be certified: a policy, field by field.
 
     Numbers with a fraction are decimals in quotes: one spelling, one digest. `lethe policy`
-    writes and checks them; docs/verification.md says what each one means.
+    writes and checks them; docs/policies.md says what each one means.
     """
 
     version: Literal[2] = 2

@@ -35,7 +35,7 @@ HALVINGS = 60
 # The API's limits (app/schemas/audits.py): larger values take too long to sum.
 FEWEST_PAIRS, MOST_PAIRS = 16, 4096
 LEVELS, MOST_DELTA = (0.5, 0.9999), 0.5
-LEAST = 1e-6  # the auditor's least standard deviation: docs/verification.md
+LEAST = 1e-6  # the auditor's least standard deviation: docs/method-audits.md
 MAX_STATISTICS = 1 << 20  # bytes: three numbers of at most 24 bytes for each pair, and commas
 
 

@@ -1,6 +1,6 @@
 """An audit report: an in-toto Statement v1 about an unlearning algorithm.
 
-Its subject is the file of the pairs' numbers. Field by field: docs/verification.md.
+Its subject is the file of the pairs' numbers. Field by field: docs/method-audits.md.
 """
 
 from collections.abc import Mapping

@@ -43,13 +43,13 @@ LEFT_OUT = [
     LeftOut("docs/development.md", "* dist*", "a release"),
     LeftOut("docs/development.md", "git *", "a release"),
     LeftOut(
-        "docs/federated.md",
+        "docs/register-networks.md",
         "*--ref [dls]*",
         "three more networks: tests/workers/cli/test_register_network_*.py",
     ),
     LeftOut("docs/networks-and-silos.md", "LETHE_GPU_QUEUE=*", "a GPU: make gpu-check"),
     LeftOut(
-        "docs/verification.md",
+        "docs/method-audits.md",
         "lethe audit *",
         "minutes of trainings: tests/workers/jobs/method_audits/test_audits.py",
     ),

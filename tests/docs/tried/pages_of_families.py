@@ -95,7 +95,7 @@ def x_rays(desk: Desk) -> None:
 
 def networks(desk: Desk) -> None:
     x_rays(desk)
-    document = json.loads(first("docs/federated.md"))
+    document = json.loads(first("docs/register-networks.md"))
     document["ref"], document["training"]["rounds"] = "others", 1
     (desk.directory / "manifest.json").write_text(json.dumps(document))
 
@@ -116,7 +116,8 @@ PAGES = {
         before={"lethe round join": others_join},
         stands={"ID": lambda desk: desk.found(r'"id": ?"([^"]+)"', 0)},
     ),
-    "docs/federated.md": Page(prepare=x_rays, stands=SMALL),
+    "docs/register-networks.md": Page(prepare=x_rays, stands=SMALL),
+    "docs/policies.md": Page(),
     "docs/networks-and-silos.md": Page(
         prepare=networks,
         stands={
@@ -128,5 +129,4 @@ PAGES = {
         before={"lethe service-key rotate": silo_has_its_key},
         serves={"LETHE_SILOS=2": ""},
     ),
-    "docs/verification.md": Page(),
 }

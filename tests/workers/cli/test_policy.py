@@ -46,7 +46,7 @@ def test_the_default_by_method_and_size_passes_its_check(tmp_path: Path) -> None
 
 @pytest.mark.parametrize(("rows", "warned"), [("10", True), ("413", True), ("414", False)])
 def test_too_few_rows_for_any_margin_are_said_at_once(rows: str, warned: bool) -> None:
-    # 414: three quarters of them are the 310 pairs of docs/verification.md.
+    # 414: three quarters of them are the 310 pairs of docs/policies.md.
     result = run("default", "--rows", rows)
     assert result.exit_code == 0
     says = f"{rows} rows can show no margin: this policy always escalates to the retraining"

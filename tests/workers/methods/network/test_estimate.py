@@ -64,7 +64,7 @@ def test_what_nobody_reckoned_is_not_guessed() -> None:
 
 
 def test_the_numbers_in_the_documentation() -> None:
-    """docs/verification.md: 8,000 rows retained, 800 to forget, 2,000 held out; ten rounds."""
+    """docs/policies.md: 8,000 rows retained, 800 to forget, 2,000 held out; ten rounds."""
     shape = {"channels": 1, "height": 28, "width": 28, "classes": 10}
     cnn, sizes = network("simple-cnn", shape), Sizes(8000, 800, 2000)
     config = TrainingConfig(rounds=10, seed=0, local=LocalConfig(epochs=1.0))

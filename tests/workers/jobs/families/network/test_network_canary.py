@@ -152,7 +152,7 @@ def test_who_forgets_it_too_is_certified_and_silos_say_the_same(
 
 
 def is_held_out(record: str) -> bool:
-    """Computed from the sentence in docs/federated.md alone."""
+    """Computed from the sentence in docs/register-networks.md alone."""
     digest = sha256(f"held-out|7|{record}".encode()).digest()
     return int.from_bytes(digest[:8], "big") < 0.4 * 2**64
 
