@@ -28,6 +28,7 @@ from app.vault.master import RootSecret
 from lethe.cli.options import FOLDER, OUT_FILE
 from lethe.files import PARTIAL
 from lethe.log.entries import succession_leaf
+from lethe.log.key_changes import ML_DSA
 from models.database.session import opened_engine
 from models.database.types import utcnow
 
@@ -45,8 +46,17 @@ from models.database.types import utcnow
 @click.option(
     "--issuer-key", metavar="PLACE", help="Location of the issuer's key, in the same form."
 )
+@click.option(
+    "--ml-dsa/--no-ml-dsa",
+    default=True,
+    help="Sign checkpoints with ML-DSA-44 too. Default: yes.",
+)
 def init(
-    origin: str | None, succeeds: Path | None, log_key: str | None, issuer_key: str | None
+    origin: str | None,
+    succeeds: Path | None,
+    log_key: str | None,
+    issuer_key: str | None,
+    ml_dsa: bool,
 ) -> None:
     """Create this installation's log.
 
@@ -61,7 +71,9 @@ def init(
     found = _names(settings.keys_dir)
     with opened_engine(settings.resolved_database_url) as engine:
         try:
-            ledger = init_log(settings, engine, log_at=log_at, issuer_at=issuer_at)
+            ledger = init_log(
+                settings, engine, log_at=log_at, issuer_at=issuer_at, ml_dsa=ml_dsa
+            )
         except LogExistsError:
             if old is None:
                 raise
@@ -75,6 +87,11 @@ def init(
             "its keys. Begin it again with an empty directory and database"
         )
     click.echo(f"began the log {ledger.origin}; keys are in {settings.keys_dir}: back them up")
+    if ledger.signing(ML_DSA):
+        click.echo(
+            "checkpoints are signed with Ed25519 and ML-DSA-44: publish log.vkey and "
+            "log-mldsa.vkey"
+        )
     click.echo(ledger.verifier.vkey)
 
 

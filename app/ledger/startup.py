@@ -4,8 +4,7 @@
                   issuer.key  ECDSA P-256, certificates       issuer.pem  its public half
                   master.key  opens root.sealed, the root secret of all sealed data
                   log.guard.json
-                  log-mldsa.key  ML-DSA-44, signs checkpoints too, if `lethe log ml-dsa`
-                              created it                      log-mldsa.vkey
+                  log-mldsa.key  ML-DSA-44, signs checkpoints too        log-mldsa.vkey
                   log-mldsa.made  a MAC of the key that the command created
                   log-mldsa.next.key and so on, as for log.key, during its rotation
                   entries.key authenticates stored log entries (`app.ledger.entry_macs`),
@@ -99,10 +98,12 @@ def init_log(
     *,
     log_at: KeyPlace | None = None,
     issuer_at: KeyPlace | None = None,
+    ml_dsa: bool = False,
 ) -> Ledger:
     """Create missing keys and begin the log; only ever on an explicit command.
 
-    log_at, issuer_at: the places of these keys; by default, keys are in files.
+    log_at, issuer_at: the places of these keys; by default, keys are in files. ml_dsa: create
+    the log's second key too, so that the first checkpoint has a line of it.
 
     Raises:
         LogExistsError: The database holds a log already.
@@ -118,6 +119,8 @@ def init_log(
         if storage.latest_checkpoint(session):  # new keys would only hide that the old are lost
             raise LogExistsError("the database already holds a log, and keeps it")
     create_keys(settings, log_at, issuer_at)
+    if ml_dsa:
+        create_ml_dsa(settings)
     ledger = open_ledger(settings, engine)
     ledger.begin()
     return ledger
@@ -287,7 +290,7 @@ def create_ml_dsa(
     )
     if found is not None and not known and _has_line(note, found.verifier):
         raise KeyPlaceError(
-            f"{ML_DSA_KEY} signs checkpoints, and `lethe log ml-dsa` did not make it: compare "
+            f"{ML_DSA_KEY} signs checkpoints, and this installation did not make it: compare "
             f"{found.verifier.vkey} with what you published. If it is another, stop all "
             f"processes, remove {ML_DSA_KEY} and {ML_DSA_VKEY}, and run this again"
         )

@@ -9,7 +9,8 @@ from cryptography.hazmat.primitives.serialization import load_pem_public_key
 from lethe.errors import LetheError
 from lethe.log.note import ML_DSA_44, NoteError, NoteVerifier, parse_log_vkey, parse_vkey
 
-LOG_KEY, ISSUER_KEY = "log.vkey", "issuer.pem"  # file names in an operator's key directory
+# File names in an operator's key directory.
+LOG_KEY, LOG_ML_DSA_KEY, ISSUER_KEY = "log.vkey", "log-mldsa.vkey", "issuer.pem"
 AGAIN = "get it again from the operator, over a channel you trust"
 
 
@@ -37,6 +38,15 @@ def read_ml_dsa_key(path: Path, log: str) -> NoteVerifier:
     if key.kind != ML_DSA_44 or key.name != log:
         raise PublicKeyError(f"{path.name} is not an ML-DSA-44 key of {log}: {AGAIN}")
     return key
+
+
+def required_ml_dsa_key(directory: Path, log: str) -> NoteVerifier | None:
+    """Return the log's ML-DSA-44 key if the directory of its keys has one: it is then required.
+
+    Otherwise nothing would notice a change in its signature line. Raises as `read_ml_dsa_key`.
+    """
+    path = directory / LOG_ML_DSA_KEY
+    return read_ml_dsa_key(path, log) if path.is_file() else None
 
 
 def read_witness_key(path: Path) -> NoteVerifier:

@@ -26,7 +26,13 @@ from lethe.certificates.bundle import (
 from lethe.certificates.errors import CertificateError
 from lethe.certificates.evidence import check_evidence
 from lethe.certificates.issuers import IssuerKeys
-from lethe.certificates.keys import ISSUER_KEY, LOG_KEY, read_issuer, read_log_key
+from lethe.certificates.keys import (
+    ISSUER_KEY,
+    LOG_KEY,
+    read_issuer,
+    read_log_key,
+    required_ml_dsa_key,
+)
 from lethe.certificates.statement import Statement, parse_statement, read_escalation
 from lethe.errors import LetheError
 from lethe.log.log_keys import LogKeys, log_keys
@@ -132,10 +138,11 @@ def verify(
 ) -> Verdict:
     """Verify a certificate offline with the operator's public keys, or with its trust root.
 
-    `keys` is a directory with `log.vkey` and `issuer.pem`, as the operator publishes it;
-    `trust_root` is the file that names all keys that the issuer ever had. Give exactly one.
-    `model` and `evidence` are the files that the certificate should be about; without them the
-    steps that need them say "not checked". Each file may be a path or its bytes.
+    `keys` is a directory with `log.vkey` and `issuer.pem`, as the operator publishes it; if it
+    has `log-mldsa.vkey`, the log's second signature is required too. `trust_root` is the file
+    that names all keys that the issuer ever had. Give exactly one. `model` and `evidence` are
+    the files that the certificate should be about; without them the steps that need them say
+    "not checked". Each file may be a path or its bytes.
 
     PASS means that the certificate is authentic. Whether the erasure passed is in
     `verdict.statement.predicate.result`.
@@ -153,8 +160,10 @@ def verify(
             certificate = file.read(MAX_BUNDLE + 1)  # one byte more is enough to be refused
     log: NoteVerifier | LogKeys
     issuer: EllipticCurvePublicKey | IssuerKeys
+    second: NoteVerifier | None = None
     if keys is not None:
         log, issuer = read_log_key(keys / LOG_KEY), read_issuer(keys / ISSUER_KEY)
+        second = required_ml_dsa_key(keys, log.name)
     else:
         data = trust_root.read_bytes() if isinstance(trust_root, Path) else trust_root
         # Imported only here: reading log entries defines classes that this path does not need.
@@ -168,6 +177,7 @@ def verify(
         issuer=issuer,
         model=model,
         evidence=evidence.read_bytes() if isinstance(evidence, Path) else evidence,
+        log_ml_dsa=second,
     )
 
 

@@ -82,12 +82,17 @@ def verify(
 ) -> None:
     """Verify a certificate file offline, in nine numbered steps.
 
-    Give --trust-root, or --keys, or --log-key and --issuer-key. Exits with 0 if it passes, 1 if
+    Give --trust-root, or --keys, or --log-key and --issuer-key. If the directory of --keys has
+    log-mldsa.vkey, that key's signature is required too. Exits with 0 if it passes, 1 if
     it does not or is an authentic certificate of a removal that failed, 2 if the keys or files
     cannot be used.
     """
     from lethe.certificates.bundle import MAX_BUNDLE
-    from lethe.certificates.keys import read_ml_dsa_key, read_witness_key
+    from lethe.certificates.keys import (
+        read_ml_dsa_key,
+        read_witness_key,
+        required_ml_dsa_key,
+    )
     from lethe.certificates.verify import verify_certificate
     from lethe.log.policy import parse_policy
 
@@ -99,6 +104,8 @@ def verify(
         second = read_ml_dsa_key(log_mldsa_key, log.name)
         if root is not None and root.ml_dsa is not None:
             second = root.ml_dsa
+    elif keys is not None:
+        second = required_ml_dsa_key(keys, log.name)
     witnesses = [read_witness_key(path) for path in witness]
     known = len({key.name for key in witnesses})
     required = known if threshold is None else threshold

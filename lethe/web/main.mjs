@@ -4,11 +4,12 @@
 //        [--issuer-keyid ID] [--witness FILE]... [--threshold N] [--policy FILE]
 //        [--log-mldsa-key FILE] [--json]
 //
-// DIRECTORY has log.vkey and issuer.pem. Exits as `lethe certificate verify` does: with 0 if the
-// certificate verifies and its result is PASS, 1 if not, 2 if keys or files cannot be used.
+// DIRECTORY has log.vkey and issuer.pem; if it has log-mldsa.vkey, that key's signature is required
+// too. Exits as `lethe certificate verify` does: with 0 if the certificate verifies and its result
+// is PASS, 1 if not, 2 if keys or files cannot be used.
 
 import { webcrypto } from "node:crypto";
-import { readFileSync } from "node:fs";
+import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { parseArgs } from "node:util";
 
@@ -35,6 +36,13 @@ function bytesOf(path) {
 
 function textOf(path) {
   return new TextDecoder("utf-8", { fatal: true }).decode(readFileSync(path));
+}
+
+// The key whose signature is required beside that of log.vkey, null if none is.
+function secondKey(values) {
+  const kept = values.keys === undefined ? null : join(values.keys, "log-mldsa.vkey");
+  const path = values["log-mldsa-key"] ?? (kept !== null && existsSync(kept) ? kept : null);
+  return path === null ? null : textOf(path);
 }
 
 const HEADINGS = {
@@ -65,7 +73,7 @@ async function main() {
     trustRoot ? null : textOf(join(values.keys, "issuer.pem")),
     values.witness.map(textOf),
     bytesOf(values.policy),
-    values["log-mldsa-key"] === undefined ? null : textOf(values["log-mldsa-key"]),
+    secondKey(values),
     trustRoot,
   );
   const known = new Set(keys.witnesses.map(({ name }) => name)).size;

@@ -32,7 +32,7 @@ PREDICT: dict[str, Callable[[bytes, Numbers], Numbers]] = {
 }
 EXACT = ("forest", "vectors")
 GUARANTEE = {name: "exact" if name in EXACT else "exact-retrained" for name in PREDICT}
-CHECKS = {"vectors": 8}  # of the others 7
+CHECKS = {"vectors": 8, "shards": 8}  # of the others 7
 
 
 def labels_of_the_nearest(file: bytes, rows: Numbers) -> Numbers:

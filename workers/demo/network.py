@@ -222,7 +222,7 @@ def _serve(
     out: Path, base_url: str, token: str, prepared: NetworkRegistration, wishes: list[Wish]
 ) -> list[TableRow]:
     key = generate_key("ed25519")
-    for name in ("log.vkey", "issuer.pem"):
+    for name in ("log.vkey", "log-mldsa.vkey", "issuer.pem"):
         shutil.copyfile(out / "data" / "keys" / name, out / "keys" / name)
     log = parse_log_vkey((out / "keys" / "log.vkey").read_text().strip())
     outcomes = []

@@ -157,10 +157,12 @@ def _prepare_data(data: Path | None, method: str, masked: bool) -> RidgeRegistra
         return prepare(federation, extractor, ref=MODEL, method=method)
     click.echo(f"Their rows stay with {HOLDERS} data holders, who send masked sums")
     federation = gathered(federation, HOLDERS)
-    prepared = prepare(federation, extractor, ref=MODEL, method=method, data="masked")
+    # With the rows, which the data holders get; only the manifest is sent.
+    prepared = prepare(federation, extractor, ref=MODEL, method=method)
     # A round may complete a single erasure, which nothing hides: a real federation would wait.
     alone = {"contributors": 1, "rows": 1}
-    return replace(prepared, manifest={**prepared.manifest, "masked": alone})
+    manifest = {**prepared.manifest, "data": "masked", "masked": alone}
+    return replace(prepared, manifest=manifest)
 
 
 def _serve(out: Path, running: Running) -> list[TableRow]:
@@ -170,7 +172,7 @@ def _serve(out: Path, running: Running) -> list[TableRow]:
         for name, key in keys.items():
             operator.register_key(key, keyid=f"requester-{name}")
             write_private(out / "keys" / f"requester-{name}.pem", private_pem(key))
-        for name in ("log.vkey", "issuer.pem"):
+        for name in ("log.vkey", "log-mldsa.vkey", "issuer.pem"):
             shutil.copyfile(out / "data" / "keys" / name, out / "keys" / name)
         holders = _register(running, operator)
         _wait_until_ready(operator)

@@ -499,17 +499,6 @@ def test_a_backup_of_now_restores_to_the_same_installation(
     assert len(stored(new)) == ROWS - 1
 
 
-@pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)
-def test_postgresql_is_followed_by_its_own_means(
-    settings: Settings, ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    point_at(settings, monkeypatch)
-    told = detail(run(backup, "follow", str(tmp_path / "f")))
-    assert "archive_command" in told
-    assert "Recover PostgreSQL to a moment" in told
-    assert not (tmp_path / "f").exists()
-
-
 def test_the_journal_holds_tags_only(disaster: Disaster) -> None:
     lines = (disaster.old.keys_dir / JOURNAL).read_text().splitlines()
     assert lines

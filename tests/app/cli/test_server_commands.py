@@ -18,16 +18,19 @@ from app import steps
 from app.cli.migrate import migrate
 from app.cli.token import token
 from app.ledger.entry_macs import new_entry_key
+from app.ledger.log_files import ML_DSA_KEY, ML_DSA_VKEY, make_ml_dsa
 from app.ledger.sequencer import Ledger
-from app.ledger.startup import open_ledger
+from app.ledger.startup import load_ledger, open_ledger
 from app.settings import Settings
 from app.vault.root import create_root
 from lethe.cli.log import log
 from lethe.errors import LetheError
+from lethe.log.key_changes import LOG, ML_DSA
+from lethe.log.note import read_note
 from lethe.signing.keys import generate_key, private_pem
 from migrations import HEAD
 from models import BearerToken
-from models.database.session import make_engine
+from models.database.session import make_engine, opened_engine
 from tests.app.ledger.samples import append, entry, tamper
 
 
@@ -121,6 +124,30 @@ def test_init_begins_a_log_once_under_the_given_name(environment: Settings) -> N
     assert vkey.startswith("ledger.test/cli+")
     assert (environment.keys_dir / "log.vkey").read_text() == vkey + "\n"
     assert "already" in error(lethe_log("init"))
+
+
+def lines_of_the_first_checkpoint(environment: Settings) -> int:
+    with opened_engine(environment.resolved_database_url) as engine:
+        ledger = load_ledger(environment, engine)
+        known = [*ledger.known(LOG), *ledger.known(ML_DSA)]
+        return len(read_note(ledger.latest().note, known).verified)
+
+
+def test_init_signs_with_ml_dsa_too_by_a_key_of_its_own(environment: Settings) -> None:
+    """A key that lies there already would belong to whoever planted it."""
+    run(migrate)
+    environment.keys_dir.mkdir(mode=0o700)
+    planted = make_ml_dsa(environment, ML_DSA_KEY).verifier.vkey
+    assert "ML-DSA-44" in lethe_log("init").output
+    assert (environment.keys_dir / ML_DSA_VKEY).read_text().strip() != planted
+    assert lines_of_the_first_checkpoint(environment) == 2
+
+
+def test_init_can_leave_the_second_key_out(environment: Settings) -> None:
+    run(migrate)
+    assert "ML-DSA" not in lethe_log("init", "--no-ml-dsa").output
+    assert not (environment.keys_dir / ML_DSA_VKEY).exists()
+    assert lines_of_the_first_checkpoint(environment) == 1
 
 
 def test_init_names_the_keys_that_it_found(environment: Settings) -> None:

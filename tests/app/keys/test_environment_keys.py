@@ -54,7 +54,7 @@ def made(
     monkeypatch.setenv("LETHE_ORIGIN", settings.origin)
     supply(LOG, "ed25519")
     supply(ISSUER, "ecdsa-p256-sha256")
-    done = run(init, "--log-key", f"env:{LOG}", "--issuer-key", f"env:{ISSUER}")
+    done = run(init, "--no-ml-dsa", "--log-key", f"env:{LOG}", "--issuer-key", f"env:{ISSUER}")
     assert done.exit_code == 0, done.output
     with install(settings) as installation:
         installation.ready()

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from lethe.certificates.statement import CheckPart
-from lethe.certificates.verify import verify_certificate
+from lethe.certificates.verify import verify, verify_certificate
 from lethe.log.policy import parse_policy
 from tests.lethe.certificates.build import Office, log_signer
 from tests.lethe.certificates.test_trust_root import Published
@@ -24,6 +24,7 @@ from tests.lethe.certificates.test_verify import (
     line_by,
     note,
 )
+from tests.lethe.cli.certificates import run_as_main
 from tests.lethe.log.vectors import ROOT
 from tests.lethe.web.second import NODE, needs_node
 
@@ -149,6 +150,34 @@ def test_a_policy_and_the_logs_second_key_are_taken_as_by_the_first(written: Pat
     second.write_text((written / "keys/log.vkey").read_text())
     refused = run(*given)
     assert (refused.returncode, "not an ML-DSA-44 key" in refused.stderr) == (2, True)
+
+
+@pytest.mark.parametrize("verifier", ["python", "javascript", "function"])
+def test_a_second_key_in_the_directory_of_keys_must_have_signed(
+    written: Path, verifier: str
+) -> None:
+    """Otherwise a bit of its line could be flipped, and nothing would notice."""
+    path, *rest = files(written)
+    directory = written / "keys"
+
+    def passes(data: bytes) -> bool:
+        path.write_bytes(data)
+        if verifier == "function":
+            return verify(path, keys=directory).result == "PASS"
+        if verifier == "javascript":
+            return run(path, *rest).returncode == 0
+        return run_as_main("verify", path, *rest).exit_code == 0
+
+    assert passes(CERTIFIED.bundle)
+    (directory / "log-mldsa.vkey").write_text(f"{LOG_TOO.verifier.vkey}\n")
+    assert not passes(CERTIFIED.bundle)
+    both = cosigned(LOG_TOO)
+    assert passes(both)
+    line = both.rindex(f"{LOG_TOO.verifier.name} ".encode())
+    for place in (line, line + 20, line + 1000, line + 3000):  # name, key id, signature
+        flipped = bytearray(both)
+        flipped[place] ^= 1
+        assert not passes(bytes(flipped)), place
 
 
 def test_a_trust_root_stands_in_for_both_keys(written: Path) -> None:
