@@ -30,10 +30,15 @@ class Parsing:
     @asynccontextmanager
     async def turn(self) -> AsyncIterator[None]:
         """Wait for a turn, which takes no thread. Raises BusyError if none came in time."""
-        with anyio.move_on_after(WAIT) as waiting:
-            await self._turns.acquire()
-        if waiting.cancelled_caught:
-            raise BusyError("too many bodies are being parsed: send again later")
+        try:
+            self._turns.acquire_nowait()  # a free turn is taken however late the loop is
+        except anyio.WouldBlock:
+            with anyio.move_on_after(WAIT) as waiting:
+                await self._turns.acquire()
+            if waiting.cancelled_caught:
+                raise BusyError(
+                    "as much as allowed at once is being parsed or rendered: send again later"
+                ) from None
         try:
             yield
         finally:
