@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 from numpy.typing import NDArray
 
 from benchmarks.data.__main__ import main
-from tests.workers.cli.registering import Service, register, said, service
+from tests.workers.cli.models.registering import Service, register, said, service
 
 __all__ = ["service"]
 

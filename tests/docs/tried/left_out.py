@@ -45,7 +45,7 @@ LEFT_OUT = [
     LeftOut(
         "docs/register-networks.md",
         "*--ref [dls]*",
-        "three more networks: tests/workers/cli/test_register_network_*.py",
+        "three more networks: tests/workers/cli/models/test_register_network_*.py",
     ),
     LeftOut("docs/networks-and-silos.md", "LETHE_GPU_QUEUE=*", "a GPU: make gpu-check"),
     LeftOut(
@@ -75,10 +75,12 @@ LEFT_OUT = [
     LeftOut(
         "docs/models.md",
         "lethe model mend *",
-        "a quarantined model: tests/workers/cli/test_model_mend.py",
+        "a quarantined model: tests/workers/cli/models/test_model_mend.py",
     ),
     LeftOut(
-        "docs/download.md", "lethe model push *", "MLflow: tests/workers/cli/test_model_push.py"
+        "docs/download.md",
+        "lethe model push *",
+        "MLflow: tests/workers/cli/models/test_model_push.py",
     ),
     LeftOut(
         "docs/auditor-guide.md",

@@ -14,7 +14,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from lethe.identity import COLUMN, digests, pack
-from tests.workers.cli.registering import Service, register, said, service
+from tests.workers.cli.models.registering import Service, register, said, service
 from workers.cli import client as client_commands
 from workers.cli.client import client
 from workers.cli.features import features

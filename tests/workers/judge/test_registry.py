@@ -2,9 +2,9 @@
 
 import pytest
 
+from tests.workers.judge.certified.logistic_claims import logistic_claim
 from tests.workers.judge.claims import erasure, exact_claim
 from tests.workers.judge.empirical_claims import simulated
-from tests.workers.judge.logistic_claims import logistic_claim
 from tests.workers.judge.test_exact_retrained import TRUE
 from workers.judge import registry
 

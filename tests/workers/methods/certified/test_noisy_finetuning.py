@@ -9,7 +9,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.workers.judge.logistic_claims import box_muller
+from tests.workers.judge.certified.logistic_claims import box_muller
 from tests.workers.training.fedavg.small import CLIENTS, CONFIG, Meddling
 from workers.errors import RefusedError
 from workers.methods.certified.budget import BudgetSpentError

@@ -7,7 +7,7 @@ import numpy as np
 from tests import small_network
 from tests.installation import Installation
 from tests.workers.jobs.families.network import networks
-from tests.workers.judge.logistic_claims import optimum
+from tests.workers.judge.certified.logistic_claims import optimum
 from workers.training.fedavg.config import LocalConfig, TrainingConfig
 from workers.training.fedavg.held_out import is_held_out
 from workers.training.fedavg.in_process import InProcess

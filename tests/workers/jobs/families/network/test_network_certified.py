@@ -18,7 +18,7 @@ from tests.installation import Installation, install
 from tests.lethe.certificates.escalations import escalation_line
 from tests.small import pack
 from tests.workers.jobs.families.network import logistic, networks
-from tests.workers.judge.logistic_claims import box_muller
+from tests.workers.judge.certified.logistic_claims import box_muller
 
 NEWTON = "certified-newton"
 

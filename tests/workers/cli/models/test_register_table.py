@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from lethe.identity import COLUMN, digests, pack
-from tests.workers.cli.test_register import Service
+from tests.workers.cli.models.test_register import Service
 from workers.cli import data_options
 from workers.cli.models import command as model
 from workers.cli.service import Sending

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from app.schemas.families.shards import NewShards
-from tests.workers.cli.test_register_recipe import (
+from tests.workers.cli.models.test_register_recipe import (
     LINE,
     TREES,
     Service,

@@ -7,7 +7,8 @@ import pytest
 from scipy import stats
 
 from lethe.certificates.statement import CheckPart
-from tests.workers.judge.canary_claims import (
+from tests.workers.judge.empirical_claims import POLICY
+from tests.workers.judge.samples.canary_claims import (
     HONEST,
     LIMITED,
     STAMPED,
@@ -15,7 +16,6 @@ from tests.workers.judge.canary_claims import (
     answers,
     with_canary,
 )
-from tests.workers.judge.empirical_claims import POLICY
 from workers.judge.base import Report
 from workers.judge.policy.document import digest
 from workers.judge.samples.canary import CanaryClaim

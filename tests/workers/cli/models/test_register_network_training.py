@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from app.schemas.families.networks import Training
-from tests.workers.cli.registering import Service, register, said, service
+from tests.workers.cli.models.registering import Service, register, said, service
 
 __all__ = ["service"]
 

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.workers.judge import logistic_claims as made
+from tests.workers.judge.certified import logistic_claims as made
+from tests.workers.judge.certified.logistic_claims import logistic_claim, noisy_claim
 from tests.workers.judge.claims import ERASED
-from tests.workers.judge.logistic_claims import logistic_claim, noisy_claim
 from tests.workers.methods.network.hf_kcu.small import (
     NETWORK,
     PENALTY,

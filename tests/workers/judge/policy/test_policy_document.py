@@ -11,7 +11,7 @@ import pytest
 from pydantic import ValidationError
 
 from app.schemas.families.networks import VerificationTerms
-from tests.workers.judge.json_schema import accepts
+from tests.workers.judge.policy.json_schema import accepts
 from workers.errors import RefusedError
 from workers.judge.policy.document import (
     SPELLED,

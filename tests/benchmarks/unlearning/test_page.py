@@ -12,7 +12,7 @@ from benchmarks.unlearning.records import Record, line_of, parse_lines, parse_re
 from benchmarks.unlearning.settings import FULL
 from benchmarks.unlearning.summary import of, ratio
 
-DOCS = Path(__file__).parents[2] / "docs" / "benchmarks"
+DOCS = Path(__file__).parents[3] / "docs" / "benchmarks"
 MACHINE = {
     "device": "cpu",
     "processor": "A, 2 cores",

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.workers.cli.registering import Service, register, said, service
+from tests.workers.cli.models.registering import Service, register, said, service
 from workers.data.image_npz import load_image_npz
 from workers.registration.network import deal_out
 

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.workers.judge.canary_claims import HONEST, TARGET, with_canary
 from tests.workers.judge.empirical_claims import committed
+from tests.workers.judge.samples.canary_claims import HONEST, TARGET, with_canary
 from workers.arrays import decode_tensors, encode_tensors
 from workers.errors import ArtifactError
 from workers.judge.samples.canary import CanaryClaim
