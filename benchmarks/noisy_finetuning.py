@@ -204,16 +204,17 @@ after the noisy steps or, for `retrain`, from the initial weights.
 """
 COLUMNS = """| method | ε | C₀ | σ | rounds | accuracy | cost |
 |---|---|---|---|---|---|---|"""
-OF_HEAD = """After the noisy steps the head is at chance for every ε. The rounds that follow do the learning:
-accuracy is about that of a retraining of as many rounds, or less. At ε 1 and 8 the small C₀ costs
-less accuracy, because the noise shrinks with it. For such a head a `retrain` of as many rounds is
-exact and costs no more.
+OF_HEAD = """After the noisy steps the head is at chance for every ε. The rounds that follow
+do the learning: accuracy is about that of a retraining of as many rounds, or less. At ε 1
+and 8 the small C₀ costs less accuracy, because the noise shrinks with it. For such a head a
+`retrain` of as many rounds is exact and costs no more.
 """
-OF_WHOLE = """Each parameter gets the same noise, so its norm grows with the root of their number. Only C₀ 1 was
-measured, which could have kept something of the start; nothing of the model is left. "Diverged":
-in a round after the noisy steps no update was finite. Published for ResNet-18 on CIFAR-10: from
-98 % to below 20 % (see Dolgova and Stich, arXiv 2601.05134). Lethe refuses more than 10,000
-parameters, and so does not offer the method for whole networks.
+OF_WHOLE = """Each parameter gets the same noise, so its norm grows with the root of their
+number. Only C₀ 1 was measured, which could have kept something of the start; nothing of the
+model is left. "Diverged": in a round after the noisy steps no update was finite. Published
+for ResNet-18 on CIFAR-10: from 98 % to below 20 % (see Dolgova and Stich, arXiv
+2601.05134). Lethe refuses more than 10,000 parameters, and so does not offer the method for
+whole networks.
 """
 
 

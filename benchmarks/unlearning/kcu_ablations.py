@@ -55,10 +55,10 @@ UNRUN: Mapping[str, str] = {
 NOISE = "retrain, another seed"
 WEIGHTS = (
     "Causal weights: each of the two leaving clients has one, and they sum to 1. All rows but "
-    '"equation 7" weight by rows, Algorithm 1 as printed too. The weighted gradient is then the '
-    "mean over all leaving rows, which is what the corrected step would have without causal "
-    "weights. Without weights, Algorithm 1 would apply the steps of both clients in full; that "
-    "was not run.\n"
+    '"equation 7" weight by rows, Algorithm 1 as printed too. The weighted gradient is then '
+    "the mean over all leaving rows, which is what the corrected step would have without "
+    "causal weights. Without weights, Algorithm 1 would apply the steps of both clients in "
+    "full; that was not run.\n"
 )
 
 
