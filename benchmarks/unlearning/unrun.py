@@ -38,12 +38,12 @@ the order in which they are to be run. A command continues where it was stopped,
 the page; `DATA` is the folder with `mnist.npz` and `cifar10.npz`. For `resnet-full` add
 `--device cuda`.
 
-The budget of this page is {budget} machine hours. The lines on it took {took}, by their own
-seconds; those of the attack with shadow models have none. Times of missing rows are estimates:
-operations of the same methods where they were run, at the rate of one thread as in
-[the papers' sizes](#the-papers-sizes), with the original and the retrained model of each seed
-trained again; on the GPU, in steps that were timed there. "Total" adds them to the lines so
-far, on one thread.
+The budget of this page is {budget} machine hours. Its lines took {took} by their own seconds;
+those of the attack with shadow models have none. What missing rows would take is estimated from
+the operations of the same methods where they were run, with the original and the retrained
+model of each seed trained again: on one thread at the rate of
+[the papers' sizes](#the-papers-sizes), on the GPU in the steps timed there. "Total" adds one
+thread's hours to those of the lines, row by row.
 """
 SHADOW = (
     "The attack with shadow models (HF-KCU's tables 1 and 9) takes for a seed "
@@ -101,7 +101,7 @@ def command(
 def render(records: Records) -> str:
     """Return the settings with rows that were not run, those rows, and what each takes."""
     body, total = [], recorded(records)
-    about = ABOUT.format(budget=BUDGET, took=duration(total))
+    about = ABOUT.format(budget=BUDGET, took=f"{total / 3600:.1f} h")
     for name in (*ORDER, *(one for one in SETTINGS if one not in (*ORDER, "quick"))):
         setting = SETTINGS[name]
         labels = missing(records, name)
@@ -116,7 +116,7 @@ def render(records: Records) -> str:
                 ORDER.get(name, NONE),
                 _rows(records, name),
                 NONE if needs.here is None else duration(needs.here),
-                NONE if needs.here is None else duration(total),
+                NONE if needs.here is None else f"{total / 3600:,.0f} h",
                 NONE if needs.there is None else duration(needs.there),
                 f"`{command(setting, labels, list(lacking))}`",
             )
