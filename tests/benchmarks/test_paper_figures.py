@@ -83,8 +83,8 @@ PUF = {
 
 def test_each_table_and_figure_of_puf_and_hf_kcu_has_its_place_or_the_reason_why_not() -> None:
     page = (DOCS / "unlearning.md").read_text()
-    for number, words in PUF.items():
-        assert words in page, number
+    for puf, words in PUF.items():
+        assert words in page, puf
     for number in range(1, 10):
         assert re.search(rf"^## HF-KCU, Table {number}: ", page, re.MULTILINE), number
     _, _, why = page.partition("### What was not measured")
