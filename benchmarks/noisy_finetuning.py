@@ -197,23 +197,24 @@ def _line(row: Row) -> str:
 HEADING = """# Noisy fine-tuning beside retraining
 
 Made by `python -m benchmarks.noisy_finetuning` from `noisy-finetuning.json`. Scikit-learn's
-digits at ten clients, of which one leaves. Accuracy on {test} test rows: of the head a mean
-over {seeds} seeds, of the whole network one seed. Cost: operations relative to the retraining
-of twelve rounds. δ = 10⁻⁵, one release. `rounds`: of training on the retained rows, after the
-noisy steps or from the initial weights.
+digits are spread over ten clients, of which one leaves. Accuracy is on {test} test rows: a mean
+over {seeds} seeds for the head, one seed for the whole network. Cost: operations relative to
+the retraining of twelve rounds. δ = 10⁻⁵, one release. `rounds`: training on the retained rows,
+after the noisy steps or, for `retrain`, from the initial weights.
 """
 COLUMNS = """| method | ε | C₀ | σ | rounds | accuracy | cost |
 |---|---|---|---|---|---|---|"""
-OF_HEAD = """What the noisy steps leave answers like a guess at every ε. The rounds after them
+OF_HEAD = """After the noisy steps the head is at chance for every ε. The rounds that follow
 do the learning: accuracy is about that of a retraining of as many rounds, or less. At ε 1
 and 8 the small C₀ costs less accuracy, because the noise shrinks with it. For such a head a
-`retrain` of as many rounds is exact, and no dearer.
+`retrain` of as many rounds is exact and costs no more.
 """
-OF_WHOLE = """The noise is the same in each parameter: its length grows with the root of their
-number. Only C₀ 1 was measured, chosen because it could keep something of the start: of the
-model nothing is left. "Diverged": in a round after the noisy steps no update was finite.
-Published for ResNet-18 on CIFAR-10: from 98 % to below 20 % (see Dolgova and Stich, arXiv
-2601.05134). Lethe refuses more than 10,000 parameters.
+OF_WHOLE = """Each parameter gets the same noise, so its norm grows with the root of their
+number. Only C₀ 1 was measured, which could have kept something of the start; nothing of the
+model is left. "Diverged": in a round after the noisy steps no update was finite. Published
+for ResNet-18 on CIFAR-10: from 98 % to below 20 % (see Dolgova and Stich, arXiv
+2601.05134). Lethe refuses more than 10,000 parameters, and so does not offer the method for
+whole networks.
 """
 
 

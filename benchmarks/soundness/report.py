@@ -97,7 +97,7 @@ def _costs(results: Results) -> str:
         )
         for cost in results.costs
     ]
-    head = ("verdict", "beside", "ratio", "of time passed", "target")
+    head = ("verdict", "beside", "ratio", "ratio of elapsed time", "target")
     return "## What a verdict costs\n\n" + table(head, body)
 
 

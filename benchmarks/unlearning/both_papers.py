@@ -42,8 +42,8 @@ CLIENTS = (
 )
 SKEW = {0.1: "highly", 0.5: "moderately", 1.0: "mildly"}  # as HF-KCU's table 6 calls them
 NOISE = (
-    '"Seed noise" is the gap on its left between two retrainings that differ in their seed '
-    'alone; "–": no second retraining was measured.\n'
+    '"Seed noise": the gap on its left, of two retrainings that differ only in their seed; '
+    '"–": no second retraining was measured.\n'
 )
 Known = Mapping[str, Seeds]
 

@@ -70,11 +70,11 @@ SIZES = (
 )  # fmt: skip
 ABOUT = """\
 Operations of one training at the papers' sizes: those of one gradient, counted from the
-network's operators, times rows times passes. The last columns are for {card}: a
-step of the paper's batch there (`python -m benchmarks.gpu_steps`, float32, deterministic
-kernels, one process), the steps of one training, and those of nine, three seeds of the
-original, a retraining and a second retraining. The methods come on top. {shared}Of 50,000
-rows the 12,000 of the shipped CIFAR-10 file take 0.24.
+network's operators, times rows times passes. The last columns are for {card}
+(`python -m benchmarks.gpu_steps`, float32, deterministic kernels, one process): a step of the
+paper's batch, one training, and nine of them, an original, a retraining and a second
+retraining for three seeds. The methods come on top. {shared}The 12,000 rows of the shipped
+CIFAR-10 file take 0.24 of what 50,000 take.
 """
 PUBLISHED, MNIST_PUBLISHED = "cifar-12000-published", "mnist-60000-published"
 HF_KCU = (ORIGINAL, RETRAIN, AGAIN, CORRECTED, PRINTED, "hf-kcu")  # tables 3, 6 and 7
@@ -101,7 +101,7 @@ MNIST = """\
   {seeds} seeds, or {short} of the GPU at the speed of the retraining recorded there.
 """
 SHARED = (
-    "SimpleCNN keeps the card waiting for launches: {processes} processes at once take "
+    "SimpleCNN is bound by kernel launches: {processes} processes at once take "
     "{milliseconds:.2f} ms for a step each, {gain:.1f} times the steps of one. "
 )
 

@@ -54,11 +54,11 @@ UNRUN: Mapping[str, str] = {
 }
 NOISE = "retrain, another seed"
 WEIGHTS = (
-    "Causal weights: both leaving clients have one, and the two sum to 1. By rows, as "
-    'everywhere but in the row "equation 7", the weighted gradient is the mean over all rows '
-    "that leave: for the corrected step that is what no causal weights would give. Algorithm 1 "
-    "as printed was run with weights by rows too, in place of equation 7. Without weights the "
-    "steps of its two clients would count whole; no setting and no recorded line has that.\n"
+    "Causal weights: each of the two leaving clients has one, and they sum to 1. All rows but "
+    '"equation 7" weight by rows, Algorithm 1 as printed too. The weighted gradient is then '
+    "the mean over all leaving rows, which is what the corrected step would have without "
+    "causal weights. Without weights, Algorithm 1 would apply the steps of both clients in "
+    "full; that was not run.\n"
 )
 
 

@@ -67,28 +67,26 @@ COLUMNS9 = (
     "CG residual", HEAD,
 )  # fmt: skip
 SHADOW = (
-    "MIA Shokri, shadow: the share that an attacker trained on "
-    f"{SHADOWS} shadow models tells rightly of the forget rows and of test rows of the same "
-    "classes, both sides weighing the same; 50 is chance. The attacked models are trained "
-    "again; Δ is to the retrained one of them. What it takes where it was not run is "
-    "[above](#rows-that-were-not-run).\n"
+    "MIA Shokri, shadow: the share of forget rows, and of test rows of the same classes, that "
+    f"an attacker trained on {SHADOWS} shadow models classifies correctly. Both sides have the "
+    "same weight; 50 is chance. The attacked models were trained again, and Δ is to the "
+    "retrained one among them. [Above](#rows-that-were-not-run): what missing rows take.\n"
 )
 WHOLE = "CIFAR-10, 10 clients"
 CIFAR = "CIFAR-10"
 RESIDUAL = (
-    "CG residual: ‖g - Ax‖ / ‖g‖ where the solver ended, the least and the largest over seeds "
-    "and cycles; 1 is that of no step.\n"
+    "CG residual: ‖g - Ax‖ / ‖g‖ after the solver's last iteration, the range over seeds and "
+    "cycles; 1 without a step.\n"
 )
 ELSEWHERE = (
     "Times (s) are of [this page's machines](#where-it-was-measured), the paper's of NVIDIA "
     "GPUs that it does not name.\n"
 )
 MACHINES = (
-    "Seconds here are not to be held beside the paper's: those are of NVIDIA GPUs and of data "
-    "that it does not name, these of the machine in the column. It has the method's first and, "
-    "if that is another, the retraining's. A GPU's lines are of twelve processes on one card; "
-    "what is not recorded is from before a line said where it was measured. Times × is only "
-    "given for one machine.\n"
+    "Seconds are not comparable with the paper's, which are of NVIDIA GPUs and of data that it "
+    'does not name. "Measured on" has the machine of the method and, where it differs, that of '
+    "the retraining. Lines of a GPU are of twelve processes on one card; those not recorded "
+    "are older than the record of machines. Time × is given only within one machine.\n"
 )
 
 Cells = Callable[[Seeds, str], tuple[str, ...]]

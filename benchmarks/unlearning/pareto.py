@@ -66,10 +66,10 @@ def render(seeds: Seeds) -> str:
     kept = front(all_places, nothing(seeds))
     named = "; ".join(name_of(place.label) for place in kept if place.label != RETRAIN)
     text = (
-        f"On the front, the cheapest first: {named or 'only retraining'}. Every other method "
+        f"On the front, cheapest first: {named or 'only retraining'}. Every other method "
         "measured in all seeds is dominated by one of these, by retraining, or by doing "
-        f"nothing ({nothing(seeds):.1f} points): it is no cheaper and no closer to the "
-        "retrained model in forget accuracy, by means over seeds.\n\n"
+        f"nothing ({nothing(seeds):.1f} points): by means over seeds it is neither cheaper nor "
+        "closer to the retrained model in forget accuracy.\n\n"
     )
     head = ("on the front", "FLOPs ×", "forget acc. Δ", "test acc. Δ", "test acc.")
     text += table(
@@ -87,5 +87,5 @@ def render(seeds: Seeds) -> str:
     )
     partly = [name_of(place.label) for place in all_places if not place.whole]
     if partly:
-        text += f"\nNot compared, for want of a result in some seed: {'; '.join(partly)}.\n"
+        text += f"\nNot compared, because some seed has no result: {'; '.join(partly)}.\n"
     return text

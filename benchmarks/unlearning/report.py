@@ -20,11 +20,11 @@ from benchmarks.unlearning.summary import Seeds, of
 
 BEGIN, END = "<!-- generated: begin -->", "<!-- generated: end -->"
 CLOSE = (
-    "Δ is the absolute difference to the retrained model of the same seed, in points; the line "
-    '"Retrain, another seed" has the seed noise, by which two retrainings differ. ± is a 95 % '
+    "Δ: absolute difference from the retrained model of the same seed, in points. "
+    '"Retrain, another seed" shows the seed noise, by which two retrainings differ. ±: 95 % '
     "interval over seeds."
 )
-TOOK = "× is how many times less than retraining, by formula as the papers reckon it."
+TOOK = "×: how many times cheaper than retraining; by formula, as the papers compute it."
 
 
 def write_page(records: Records, out: Path) -> list[str]:

@@ -111,8 +111,8 @@ def render(seeds: Seeds) -> str:
     if AGAIN in seeds.labels:
         text += (
             "\nThe original model's gap in forget accuracy is "
-            f"{points(seeds.gap(ORIGINAL, 'forget'))} points. Two retrainings that differ in "
-            f"their seed alone are {points(seeds.gap(AGAIN, 'forget'))} points apart there, "
+            f"{points(seeds.gap(ORIGINAL, 'forget'))} points. Two retrainings that differ only "
+            f"in their seed are {points(seeds.gap(AGAIN, 'forget'))} points apart there, "
             f"and {points(seeds.gap(AGAIN, 'test'))} in test accuracy.\n"
         )
     return text

@@ -1,7 +1,9 @@
 """The soundness benchmark's own promises: what is counted, kept, told, and never overstated."""
 
 import json
+from dataclasses import asdict, fields
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -14,6 +16,7 @@ from benchmarks.common import Size
 from benchmarks.soundness import __main__ as program
 from benchmarks.soundness import costs, exact, journal, methods, report, retrained, worlds
 from benchmarks.soundness.__main__ import FEW_RUNS, Amount, main
+from benchmarks.soundness.costs import Cost
 from benchmarks.soundness.empirical import Facts
 from benchmarks.soundness.journal import Block, Journal
 from benchmarks.soundness.providers import CHEATS, HONEST, is_honest
@@ -199,6 +202,44 @@ def test_the_page_keeps_its_prose(tmp_path: Path) -> None:
     page.write_text("no markers")
     with pytest.raises(ValueError, match="markers"):
         report.write_page(results(*SAMPLE), page)
+
+
+def committed(document: dict[str, Any]) -> Results:
+    """The results of a JSON document, as far as the page is made of them."""
+    names = {field.name for field in fields(Rate)}
+    rates = [
+        Rate(
+            guarantee=row["class"],
+            blocks=row["blocks"],
+            ever=row["blocks_ever_accepted"],
+            worst=row["worst_block"],
+            **{name: row[name] for name in names & row.keys() - {"blocks"}},
+        )
+        for row in document["table"]
+    ]
+    gaps: Any = [
+        SimpleNamespace(setting=name, gap=gap)
+        for name, gap in document["least_gap_points"].items()
+    ]
+    return Results(
+        document["quick"],
+        document["machine"],
+        rates,
+        gaps,
+        [Cost(**cost) for cost in document["costs"]],
+        document["powerful"],
+        document["edge"],
+    )
+
+
+def test_the_committed_page_is_what_its_json_renders() -> None:
+    folder = Path(__file__).parents[2] / "docs" / "benchmarks"
+    document = json.loads((folder / "soundness.json").read_text())
+    between = (folder / "soundness.md").read_text().partition(report.BEGIN)[2]
+    written = between.partition(report.END)[0].strip().splitlines()
+    results = committed(document)
+    assert written == report.render(results).strip().splitlines()
+    assert [asdict(line) for line in lines(results)] == document["claims"]
 
 
 def test_no_cheat_is_a_provider_who_did_right_by_chance() -> None:

@@ -1,5 +1,6 @@
 """Who is asked for, and that a variant is one in its name alone but for one setting."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,7 @@ from benchmarks.unlearning.contenders import (
     ablated,
     planned,
 )
+from benchmarks.unlearning.effort import effort, recorded, relative, retraining
 from benchmarks.unlearning.records import Record
 from benchmarks.unlearning.settings import SEEDS, SETTINGS
 from workers.methods.network.hf_kcu.method import HfKcu
@@ -92,11 +94,64 @@ def test_what_is_not_run_is_listed_with_its_command() -> None:
     )
     assert "--methods" not in unrun.command(setting, labels)
     assert "--data DATA" in unrun.command(SETTINGS["mnist"], [SPECIAL])
+    assert "--first-seed 2 --seeds 2 --out" in unrun.command(setting, labels, [3, 2])
+    assert "--seeds 3 --out" in unrun.command(SETTINGS["cifar-alpha-1"], labels, [0, 2])
     text = unrun.render(records)
-    assert f"| `masks` | `{SPECIAL}`, `pga` |" in text
-    assert (
-        "| `samples` | all | `python -m benchmarks.unlearning --setting samples --out" in text
-    )
+    [row] = [line for line in text.splitlines() if line.startswith("| `masks` |")]
+    assert f"| seed 4: `{SPECIAL}`; seed 0: `pga` |" in row
+    [row] = [line for line in text.splitlines() if line.startswith("| `samples` |")]
+    assert "| all |" in row
+    assert "`python -m benchmarks.unlearning --setting samples --out" in row
+
+
+def test_seeds_are_named_together() -> None:
+    records = {
+        ("samples", seed, part.label): Record("samples", seed, part.label, "p")
+        for part in (*FIRST, *planned("puf"))
+        for seed in range(SEEDS)
+        if not (part.label == SPECIAL and seed) and (part.label != REGULAR or seed in (0, 2, 3))
+    }
+    text = unrun.render(records)
+    assert f"| seeds 1 to 4: `{SPECIAL}`; seeds 1 and 4: `{REGULAR}` |" in text
+
+
+def test_rows_are_run_in_the_order_in_which_they_are_listed_and_none_is_forgotten() -> None:
+    text = unrun.render({})
+    listed = re.findall(r"^\| `(\S+)` \| .*--out docs/benchmarks` \|$", text, re.MULTILINE)
+    assert listed[: len(unrun.ORDER)] == list(unrun.ORDER)
+    assert set(listed) >= set(SETTINGS) - {"quick"}
+
+
+def test_what_is_missing_takes_the_operations_of_the_same_rows_elsewhere() -> None:
+    # A retraining here has 4e12 operations at 1e10 a second; PGA took a tenth of one elsewhere.
+    def line(name: str, seed: int, label: str, flops: float) -> Record:
+        return Record(name, seed, label, "p", cost={"flops": flops, "seconds": flops / 1e10})
+
+    lines = [line("digits", 0, RETRAIN, 1e11), line("digits", 0, "pga", 1e10)]
+    lines += [line("cifar", 0, label, 4e12) for label in (ORIGINAL, RETRAIN)]
+    records = {record.key: record for record in lines}
+    assert recorded(records) == pytest.approx(811)
+    found = effort(records, "cifar", {0: ["pga"], 1: [RETRAIN, "pga"]})
+    assert found.here == pytest.approx(2 * (1 + 1 + 0.1) * 400)
+    made = network("simple-cnn", full_size.CLASSES)
+    [step] = [
+        one["milliseconds"]
+        for one in full_size.gpu()["steps"]
+        if (one["network"], one["channels"], one["processes"]) == ("simple-cnn", 3, 1)
+    ]
+    steps = 2 * 2.1 * 4e12 / training_flops(made) / SETTINGS["cifar"].batch
+    assert found.there == pytest.approx(steps * step / 1000)
+    # A method with a training of its own trains first; one that was never run is a retraining.
+    assert relative(records, "cifar", "sisa") == 2
+    assert effort({}, "cifar", {0: ["pga"]}).here is None  # no rate of a thread
+    assert effort(records, "masks", {0: ["pga"]}).there is None  # no step was timed
+
+
+def test_a_retraining_that_was_not_recorded_is_counted_for_all_rows() -> None:
+    made = network("simple-cnn", full_size.CLASSES)
+    wanted = training_flops(made) * 12_000 * 100
+    assert retraining({}, SETTINGS["cifar-12000"]) == wanted
+    assert retraining({}, SETTINGS["cifar-12000-published"]) == wanted
 
 
 def test_a_full_size_is_operations_over_the_rate_of_recorded_retrainings() -> None:

@@ -108,7 +108,7 @@ def test_targets_are_judged_seed_by_seed() -> None:
     assert "all three in 1 of 2 seeds (compute 1, forgetting 1, test 1)" in text
     assert "| PUF-Special, guarded | 1 | refused |" in text
     noisy = targets.render(of(hand_made(**{AGAIN: (0.82, 0.45, 100.0)}), "x"))
-    assert "their seed alone are 5.0 ± 0.0 points apart there, and 2.0 ± 0.0 in test" in noisy
+    assert "their seed are 5.0 ± 0.0 points apart there, and 2.0 ± 0.0 in test" in noisy
 
 
 def client_table(seeds: Seeds) -> str:
@@ -181,7 +181,7 @@ def test_the_table_of_sizes_counts_the_network_it_times_and_says_where() -> None
     [row] = [line for line in text.splitlines() if "| HF-KCU, guarded |" in line]
     assert row.startswith("| SimpleCNN | 190,410 | `x` |")
     assert "| one thread of a CPU; Card 9 | – |" in row  # seconds of two machines: no ratio
-    assert "not to be held beside the paper's" in text
+    assert "not comparable with the paper's" in text
 
 
 def test_causal_faithfulness_is_the_papers_formula() -> None:

@@ -169,7 +169,18 @@ def left_in(patch: Patch) -> None:
     patch.setattr(NoisyFinetuning, "keyed", keyed)
 
 
+def another_key(patch: Patch) -> None:
+    """Draw the noise from a key that was never committed to."""
+    honest = NoisyFinetuning.keyed
+
+    def keyed(self: Any, case: Any, key: bytes, *given: Any) -> Any:
+        return honest(self, case, bytes(byte ^ 1 for byte in key), *given)
+
+    patch.setattr(NoisyFinetuning, "keyed", keyed)
+
+
 SKIPS: dict[str, Callable[[Patch], None]] = {
+    "another key": another_key,
     "one step too few": lambda patch: _with_terms(patch, steps=2),
     "start not clipped": lambda patch: _with_terms(patch, start_norm=1e6),
     "gradient not clipped": lambda patch: _with_terms(patch, gradient_norm=1e6),
