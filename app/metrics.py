@@ -228,9 +228,9 @@ def _database(services: Services) -> list[Family]:
             col(Job.done_at).is_(None), col(Job.stage) != PARKED
         )
         since = session.connection().execute(oldest).scalar_one()
-        quorum = Rows(services.ledger).last_of(session, "quorum")
+        quorum = Rows(services.ledger).witnessed(session)
         witnesses = standings(session)
-        unseen = 0 if services.policy is None else size - (quorum.size if quorum else 0)
+        unseen = 0 if services.policy is None else size - (quorum[0] if quorum else 0)
         return [
             _counter(
                 "lethe_requests_accepted", "Erasure requests accepted.", sum(states.values())

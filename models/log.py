@@ -52,7 +52,9 @@ class LogCheckpoint(SQLModel, table=True):
 class WitnessedCheckpoint(SQLModel, table=True):
     """A checkpoint with witnesses' signatures, for certificates, stored in increasing size.
 
-    `kind`: began (witnessing starts at this size), quorum, without (no quorum in time), ended.
+    `kind`: began (witnessing starts at this size), quorum, without (no quorum in time), ended,
+    later (a quorum for a size that has a row of another kind; `size` is negative, and the note
+    has it as it is).
     `mac` proves that this installation wrote the row (`app.witnesses.rows`).
     """
 

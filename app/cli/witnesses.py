@@ -45,9 +45,9 @@ def witnesses(end: bool, as_json: bool) -> None:
             return
         with Session(reading(engine)) as session:
             rows, latest = standings(session), ledger.latest()
-            quorum = Rows(ledger).last_of(session, "quorum")
+            quorum = Rows(ledger).witnessed(session)
             forked = set(contradictions(session, ledger))
-    seen = 0 if quorum is None else quorum.size
+    seen = 0 if quorum is None else quorum[0]
     heads = ("witness", "cosigned", "at", "problem", "since")
     found = [
         (

@@ -200,21 +200,28 @@ class Gatherer:
         return self._policy.is_met(self._lines(size).keys())
 
     def _store(self, note: str, checkpoint: Checkpoint) -> bool:
+        with Session(reading(self._ledger.engine)) as session:
+            is_new = self._rows.lacks_quorum(session, checkpoint.size)
+            held = self._rows.note_of(session, checkpoint.size)
         text, lines = split_note(note)
+        # A process before this one may have had lines of witnesses that are away now.
+        cosigned = self._held(text, held) | self._lines(checkpoint.size)
         own = "".join(line.text for line in lines)
-        whole = f"{text}\n{own}{''.join(self._lines(checkpoint.size).values())}"
-        if self._is_met(checkpoint.size):
-            return self._is_new(checkpoint.size) and self._rows.add(
-                "quorum", checkpoint.size, whole
-            )
+        whole = f"{text}\n{own}{''.join(cosigned.values())}"
+        if self._policy.is_met(cosigned.keys()):
+            return is_new and self._rows.add("quorum", checkpoint.size, whole)
         if self._fails_open and self._waited():
             return self._rows.add("without", checkpoint.size, whole)
         return False
 
-    def _is_new(self, size: int) -> bool:
-        with Session(reading(self._ledger.engine)) as session:
-            last = self._rows.last(session)
-        return last is None or last.size < size
+    def _held(self, text: str, note: str | None) -> dict[str, str]:
+        """Return by vkey the lines of the policy's witnesses in a stored note over `text`."""
+        if note is None:
+            return {}
+        stored, lines = split_note(note)
+        keys = {(key.name, key.key_id): key for key in self._policy.keys}
+        found = ((keys.get((line.name, line.key_id)), line) for line in lines)
+        return {key.vkey: line.text for key, line in found if key and stored == text}
 
     def _waited(self) -> bool:
         """Return whether a certificate has waited for a quorum for long enough."""

@@ -171,8 +171,9 @@ def _of_commands(
             if (settings.data_dir / ARTIFACTS / value).exists():
                 return f"the orphan {value} is still there"
         case "witnessed":
-            query = select(WitnessedCheckpoint.kind).where(WitnessedCheckpoint.size == value)
-            if session.exec(query).first() != "quorum":
+            size = col(WitnessedCheckpoint.size)  # negative: the quorum came later
+            query = select(WitnessedCheckpoint.kind).where(size.in_((value, -value)))
+            if not {"quorum", "later"} & set(session.exec(query)):
                 return f"the checkpoint of {value} entries has no quorum"
             witness = load(settings.data_dir / background.WITNESS)
             head = witness.heads.read(settings.origin)

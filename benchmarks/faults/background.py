@@ -78,18 +78,31 @@ def witness(made: Installation) -> None:
     _ask(made)
 
 
+def unwitnessed(made: Installation) -> None:
+    """Have a witness, and a checkpoint that was issued without it."""
+    witness(made)
+    assert made.caller.erase_records("r1").status_code == 202
+    latest = made.services.ledger.latest()
+    assert Rows(made.services.ledger).add("without", latest.size, latest.note)
+
+
 def cosigned(made: Installation, told: Told) -> None:
     """Ask the witness, after a new entry, for a cosignature."""
     submitted(made, told, ("r1",))
+    cosigned_later(made, told)
+
+
+def cosigned_later(made: Installation, told: Told) -> None:
+    """Ask the witness for a cosignature of the log as it is."""
     size = made.services.ledger.latest().size
 
     def once() -> int:
         _ask(made)
         with made.services.reading() as session:
-            row = Rows(made.services.ledger).last_of(session, "quorum")
-        if row is None or row.size < size:
+            found = Rows(made.services.ledger).witnessed(session)
+        if found is None or found[0] < size:
             raise StuckError("the witness does not cosign")
-        return row.size
+        return found[0]
 
     told("witnessed", tried(once))
 

@@ -166,5 +166,6 @@ WORKLOADS = {
         ),
         Workload("fork", auditors.see_a_fork),
         Workload("witness", background.cosigned, requests=1, prepare=background.witness),
+        Workload("late", background.cosigned_later, requests=1, prepare=background.unwitnessed),
     )
 }

@@ -45,8 +45,10 @@ def latest_checkpoint(services: Services) -> str:
 
 def _note(session: Session, services: Services, size: int) -> str | None:
     """Return the signed note of a size, with lines of witnesses if any."""
-    witnessed = Rows(services.ledger).of_size(session, size)
-    row = session.get(LogCheckpoint, size) if witnessed is None else witnessed
+    witnessed = Rows(services.ledger).note_of(session, size)
+    if witnessed is not None:
+        return witnessed
+    row = session.get(LogCheckpoint, size)
     return None if row is None else row.note
 
 
@@ -56,10 +58,11 @@ def witnessed_checkpoint(services: Services) -> str:
     Raises NotFoundError if none was ever cosigned.
     """
     with services.reading() as session:
-        row = Rows(services.ledger).last_of(session, "quorum")
-    if row is None:
+        found = Rows(services.ledger).witnessed(session)
+    if found is None:
         raise NotFoundError("no quorum of witnesses has cosigned a checkpoint of this log")
-    return row.note
+    _, note = found
+    return note
 
 
 def latest_head(session: Session) -> tuple[str, int]:

@@ -50,10 +50,10 @@ def witness_in(directory: Path, *logs: Log, name: str = "witness.example/w") -> 
 
 
 @contextmanager
-def serving(directory: Path) -> Iterator[str]:
+def serving(directory: Path, port: int = 0) -> Iterator[str]:
     """Serve a witness from a thread; yields its URL."""
     witness = load(directory)
-    with Server(("127.0.0.1", 0), witness) as server:
+    with Server(("127.0.0.1", port), witness) as server:
         thread = threading.Thread(target=server.serve_forever, args=(0.01,))
         thread.start()
         try:
