@@ -1002,7 +1002,11 @@ _EVENTS = (
         "retained",
     ),
     _model(
-        "case.opened", "an operator looked a person up and opened a case", "contact", "part"
+        "case.opened",
+        "an operator looked a person up and opened a case, or a part of it was replaced",
+        "contact",
+        "part",
+        "replaces",
     ),
     _model(
         "case.intake",

@@ -15,6 +15,7 @@ from lethe import canonical
 from models import Case
 
 OPENED = "case.opened"
+REPLACES = "replaces"  # digest in the entry of a part that continues an earlier one
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +53,10 @@ class Part:
         }
         return hmac.digest(key, canonical.encode(said), "sha256").hex()
 
+    def replaced(self, key: bytes) -> str:
+        """Return the digest by which the entry of a later part says that it replaces this."""
+        return hmac.digest(key, b"replaces\0%d" % self.log_index, "sha256").hex()
+
 
 def contact_digest(key: bytes, contact: str | None) -> str:
     """Return the digest by which the log commits to the contact address."""
@@ -73,6 +78,20 @@ def logged_part(ledger: Ledger, part: Part) -> Mapping[str, str]:
     if place >= len(logged) or logged[place][0] != part.log_index:
         return {}
     return logged[place][1].digests
+
+
+def was_opened_since(ledger: Ledger, model: str, index: int) -> bool:
+    """Return whether the log has a case in a model that was opened after an entry.
+
+    A part that continues an earlier one opens none: nobody was looked up. Raises as
+    `model_events`.
+    """
+    logged = model_events(ledger, model, OPENED)
+    return any(
+        REPLACES not in logged[place][1].digests
+        for place in range(logged.before(index), len(logged))
+        if logged[place][0] > index
+    )
 
 
 def logged_parts(ledger: Ledger, case: Case) -> list[Part] | None:

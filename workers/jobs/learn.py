@@ -7,6 +7,7 @@ from sqlmodel import Session, col, select
 
 from app.ledger.journal import record_model_event
 from app.ledger.transaction import Transaction
+from app.reconcile.case_parts import was_opened_since
 from app.service.context import Services
 from app.service.desk import people
 from app.service.desk.people import RecordIdentity
@@ -40,6 +41,11 @@ ERASED = (
 NOT_BACK = (
     "a record id was erased from another client, or only the erasure journal knows of it since "
     "the database was restored: use new ids"
+)
+
+ANSWERED = (
+    "a person was looked up in the model while these rows waited and the database did not show "
+    "them: send them again, and find out who writes to the database"
 )
 
 
@@ -96,6 +102,9 @@ def _learn(job: JobContext, sent: ReceivedUpload) -> None:
 
     def effect(tx: Transaction) -> None:
         model = publish.unchanged(job, tx, base)
+        # No case is opened while rows wait to be learned: the table was changed meanwhile.
+        if was_opened_since(services.ledger, model.ref, sent.log_index):
+            raise RefusedError(ANSWERED)
         owners = [
             owner
             for some in chunks(list(upload.blocks))

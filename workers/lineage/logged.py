@@ -187,12 +187,13 @@ class OtherUploadError(RefusedError):
 class ReceivedUpload:
     """An upload as it was received. file: the caller closes it. artifact: its id.
 
-    add_back: whether it was signed to bring erased records back.
+    add_back: whether it was signed to bring erased records back. log_index: of its entry.
     """
 
     file: BinaryIO
     artifact: str
     add_back: bool
+    log_index: int
 
 
 def open_received(
@@ -217,4 +218,4 @@ def open_received(
     if entry is None:
         file.close()
         raise OtherUploadError(OTHER_UPLOAD)
-    return ReceivedUpload(file, artifact, ADD_BACK in entry.digests)
+    return ReceivedUpload(file, artifact, ADD_BACK in entry.digests, contribution.log_index)
