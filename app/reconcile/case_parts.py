@@ -15,6 +15,7 @@ from lethe import canonical
 from models import Case
 
 OPENED = "case.opened"
+FOLLOWING = "following"  # the kind of a part whose records somebody else's request erases
 REPLACES = "replaces"  # digest in the entry of a part that continues an earlier one
 
 
@@ -97,8 +98,8 @@ def was_opened_since(ledger: Ledger, model: str, index: int) -> bool:
 def logged_parts(ledger: Ledger, case: Case) -> list[Part] | None:
     """Return the parts of a case, None unless the log commits to them and to its dates.
 
-    None after the case's retention: the key that opens the entries is destroyed. Raises as
-    `model_events`.
+    None too if the log has a later part in the place of one of them, and after the case's
+    retention: the key that opens the entries is destroyed. Raises as `model_events`.
     """
     parts = stored_parts(case)
     if case.key is None or not parts:
@@ -106,4 +107,13 @@ def logged_parts(ledger: Ledger, case: Case) -> list[Part] | None:
     for part in parts:
         if logged_part(ledger, part).get("part") != part.commitment(case, case.key):
             return None
+        if part.found == FOLLOWING and _is_replaced(ledger, part, case.key):
+            return None
     return parts
+
+
+def _is_replaced(ledger: Ledger, part: Part, key: bytes) -> bool:
+    """Return whether a later entry replaces a part: the log commits to both."""
+    logged = model_events(ledger, part.model, OPENED)
+    later, wanted = range(logged.before(part.log_index) + 1, len(logged)), part.replaced(key)
+    return any(logged[place][1].digests.get(REPLACES) == wanted for place in later)

@@ -21,13 +21,13 @@ from app.ledger.journal import record_model_event, record_request_event
 from app.ledger.transaction import Transaction
 from app.problems import ScopeChangedError
 from app.reconcile.approval import ON_BEHALF
-from app.reconcile.case_parts import OPENED, REPLACES, Part, contact_digest
+from app.reconcile.case_parts import FOLLOWING, OPENED, REPLACES, Part, contact_digest
 from app.reconcile.judgement import RECEIVED, opened
 from app.reconcile.people import PeopleChangedError
 from app.schemas.base import format_time
 from app.schemas.requests import Scope
 from app.service.context import Services
-from app.service.parts import ERASING, FOLLOWING, parts_of
+from app.service.parts import ERASING, parts_of
 from app.service.review import start
 from app.service.scope import claim
 from app.vault.master import RootSecret
