@@ -940,6 +940,7 @@ _EVENTS = (
         reason=str,
         decision=str,
         operator=str,
+        block=str,
     ),
     _request("needs-decision", "it waits for an operator's decision", reason=str),
     _request("decided", "an operator decided", decision=str, by=str, why=str),
