@@ -1029,7 +1029,7 @@ _EVENTS = (
     ),
     _key("confirmed", "another person confirmed whose key it is", keyid=str, by=str),
     _model("contribution.received", "rows or statistics were contributed", "upload", "addBack"),
-    _model("contribution.learned", "the model learned them", "addBack"),
+    _model("contribution.learned", "the model learned them", "upload", "addBack"),
     _model("contribution.failed", "the model could not learn them"),
     _model("round.opened", "a masked round was opened", "plan"),
     _model("round.summed", "the model learned the members' sum"),
