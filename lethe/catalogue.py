@@ -940,6 +940,7 @@ _EVENTS = (
         reason=str,
         decision=str,
         operator=str,
+        block=str,
     ),
     _request("needs-decision", "it waits for an operator's decision", reason=str),
     _request("decided", "an operator decided", decision=str, by=str, why=str),
@@ -1002,7 +1003,11 @@ _EVENTS = (
         "retained",
     ),
     _model(
-        "case.opened", "an operator looked a person up and opened a case", "contact", "part"
+        "case.opened",
+        "an operator looked a person up and opened a case, or a part of it was replaced",
+        "contact",
+        "part",
+        "replaces",
     ),
     _model(
         "case.intake",
@@ -1024,7 +1029,7 @@ _EVENTS = (
     ),
     _key("confirmed", "another person confirmed whose key it is", keyid=str, by=str),
     _model("contribution.received", "rows or statistics were contributed", "upload", "addBack"),
-    _model("contribution.learned", "the model learned them", "addBack"),
+    _model("contribution.learned", "the model learned them", "upload", "addBack"),
     _model("contribution.failed", "the model could not learn them"),
     _model("round.opened", "a masked round was opened", "plan"),
     _model("round.summed", "the model learned the members' sum"),

@@ -144,6 +144,7 @@ class Release(SQLModel, table=True):
     subject_id: int = Field(foreign_key="subjects.id", index=True)
     state: str = Field(default="open", max_length=16, index=True)
     upload_id: str | None = Field(default=None, foreign_key="artifacts.id", max_length=36)
+    # Of the answer, under a key: the same file is no answer to another release.
     body_digest: str | None = Field(default=None, max_length=64)
     asked: int = 0  # how often the client fetched it
     asked_at: datetime | None = Field(default=None, sa_type=UTCDateTime)  # the last time

@@ -18,13 +18,13 @@ from app.notices import events, mailings
 from app.notices.mail import Message, is_address
 from app.notices.notice import NoNoticeError, opened_events
 from app.problems import NotFoundError
-from app.reconcile.case_parts import Part
+from app.reconcile.case_parts import FOLLOWING, Part
 from app.schemas.base import format_time
 from app.schemas.people import QueueQuery
 from app.service.context import Services
 from app.service.deadlines import REMIND_DAYS
 from app.service.desk import cases, queue
-from app.service.parts import ENDED, ERASING, FOLLOWING, load
+from app.service.parts import ENDED, ERASING, load
 from lethe.words.reasons import reason_in, remedies_in
 from models import Case, Delivery, ErasureRequest, RequestEvent
 from models.database.types import clock

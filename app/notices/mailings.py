@@ -10,9 +10,10 @@ from app.ledger.entry_macs import EntryRow
 from app.notices import events, mail
 from app.notices.notice import LABEL, delivery_id
 from app.notices.writing import put, write
+from app.reconcile.case_parts import FOLLOWING
 from app.service.context import Services
 from app.service.deadlines import zone_of
-from app.service.parts import ERASING, FOLLOWING
+from app.service.parts import ERASING
 from models import Case, Delivery, ErasureRequest
 from models.database.types import clock
 

@@ -15,6 +15,8 @@ from lethe import canonical
 from models import Case
 
 OPENED = "case.opened"
+FOLLOWING = "following"  # the kind of a part whose records somebody else's request erases
+REPLACES = "replaces"  # digest in the entry of a part that continues an earlier one
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +54,10 @@ class Part:
         }
         return hmac.digest(key, canonical.encode(said), "sha256").hex()
 
+    def replaced(self, key: bytes) -> str:
+        """Return the digest by which the entry of a later part says that it replaces this."""
+        return hmac.digest(key, b"replaces\0%d" % self.log_index, "sha256").hex()
+
 
 def contact_digest(key: bytes, contact: str | None) -> str:
     """Return the digest by which the log commits to the contact address."""
@@ -75,11 +81,25 @@ def logged_part(ledger: Ledger, part: Part) -> Mapping[str, str]:
     return logged[place][1].digests
 
 
+def was_opened_since(ledger: Ledger, model: str, index: int) -> bool:
+    """Return whether the log has a case in a model that was opened after an entry.
+
+    A part that continues an earlier one opens none: nobody was looked up. Raises as
+    `model_events`.
+    """
+    logged = model_events(ledger, model, OPENED)
+    return any(
+        REPLACES not in logged[place][1].digests
+        for place in range(logged.before(index), len(logged))
+        if logged[place][0] > index
+    )
+
+
 def logged_parts(ledger: Ledger, case: Case) -> list[Part] | None:
     """Return the parts of a case, None unless the log commits to them and to its dates.
 
-    None after the case's retention: the key that opens the entries is destroyed. Raises as
-    `model_events`.
+    None too if the log has a later part in the place of one of them, and after the case's
+    retention: the key that opens the entries is destroyed. Raises as `model_events`.
     """
     parts = stored_parts(case)
     if case.key is None or not parts:
@@ -87,4 +107,13 @@ def logged_parts(ledger: Ledger, case: Case) -> list[Part] | None:
     for part in parts:
         if logged_part(ledger, part).get("part") != part.commitment(case, case.key):
             return None
+        if part.found == FOLLOWING and _is_replaced(ledger, part, case.key):
+            return None
     return parts
+
+
+def _is_replaced(ledger: Ledger, part: Part, key: bytes) -> bool:
+    """Return whether a later entry replaces a part: the log commits to both."""
+    logged = model_events(ledger, part.model, OPENED)
+    later, wanted = range(logged.before(part.log_index) + 1, len(logged)), part.replaced(key)
+    return any(logged[place][1].digests.get(REPLACES) == wanted for place in later)

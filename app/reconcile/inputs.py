@@ -23,6 +23,7 @@ from sqlmodel import Session, col, select
 
 from app.ledger.journal import digests_of
 from app.ledger.sequencer import Ledger
+from app.ledger.storage import LogDamagedError, read_entries
 from app.problems import UnloggedVersionError
 from app.reconcile.deleted import deleted_in
 from app.reconcile.findings import FsckReport
@@ -52,6 +53,7 @@ from models import (
 from models.database.session import read_by_id
 
 VERSION = "model.version"
+ENTRIES = 500  # in memory at once
 
 
 def versions_of(ledger: Ledger, model: Model) -> ModelEvents:
@@ -198,6 +200,26 @@ def is_of_upload(
     except SealError:  # the model's key belongs to another reference
         return False
     return leaf.digests.get(UPLOAD) == tag
+
+
+def was_learned(ledger: Ledger, session: Session, tag: str, after: int) -> bool:
+    """Return whether the log has an upload as learned, in an entry after that of its receipt.
+
+    tag: of the upload, as in its entries. Few entries follow: rows are learned soon.
+
+    Raises LogDamagedError: an entry is missing or was changed; GuardError: as `remembered`.
+    """
+    key, end = ledger.entry_key, ledger.remembered().size
+    assert key is not None
+    for start in range(after + 1, end, ENTRIES):
+        stop = min(start + ENTRIES, end)
+        found = read_entries(session, start, stop)
+        if len(found) < stop - start or not all(map(key.is_authentic, found.values())):
+            raise LogDamagedError("an entry of the log is missing or was changed")
+        learned = (one for one in found.values() if one.event == LEARNED[0])
+        if any(parse_leaf(one.leaf).digests.get(UPLOAD) == tag for one in learned):
+            return True
+    return False
 
 
 HELD_OUT_EVENT = "model.held-out"

@@ -21,13 +21,13 @@ from app.ledger.journal import record_model_event, record_request_event
 from app.ledger.transaction import Transaction
 from app.problems import ScopeChangedError
 from app.reconcile.approval import ON_BEHALF
-from app.reconcile.case_parts import OPENED, Part, contact_digest
+from app.reconcile.case_parts import FOLLOWING, OPENED, REPLACES, Part, contact_digest
 from app.reconcile.judgement import RECEIVED, opened
 from app.reconcile.people import PeopleChangedError
 from app.schemas.base import format_time
 from app.schemas.requests import Scope
 from app.service.context import Services
-from app.service.parts import ERASING, FOLLOWING, parts_of
+from app.service.parts import ERASING, parts_of
 from app.service.review import start
 from app.service.scope import claim
 from app.vault.master import RootSecret
@@ -138,13 +138,18 @@ def follow(
     record_request_event(tx, request, FOLLOWED, said)
 
 
-def log_part(tx: Transaction, case: Case, part: Part) -> None:
-    """Log the entry that commits to a part; its index is the part's."""
+def log_part(tx: Transaction, case: Case, part: Part, earlier: Part | None = None) -> None:
+    """Log the entry that commits to a part; its index is the part's.
+
+    earlier: the part that it replaces.
+    """
     assert case.key is not None
     said = {
         "contact": contact_digest(case.key, case.contact),
         "part": part.commitment(case, case.key),
     }
+    if earlier is not None:
+        said[REPLACES] = earlier.replaced(case.key)
     index = record_model_event(tx, part.model, OPENED, said)
     assert index == part.log_index
 
@@ -270,7 +275,7 @@ def _replace(tx: Transaction, one: _Follower, found: str, request: ErasureReques
         request_ref=request.ref,
         log_index=tx.next_index,
     )
-    log_part(tx, one.case, part)
+    log_part(tx, one.case, part, one.part)
     # A new list: the column notices no change within the old one.
     one.case.parts = [
         asdict(part) if place == one.place else stored

@@ -18,9 +18,9 @@ from app.service.context import Services
 from lethe.log.entries import ERASURE_EVENT
 from models import Case, ErasureRequest, LogEntry, Model, RequestEvent
 
-# The kinds of data found in a model, before anything is done about it. FOLLOWING: somebody
-# else's request erases it; if that one ends otherwise, the case gets a request of its own.
-ERASING, FOLLOWING, ONLY_HELD_OUT = "erasing", "following", "held out"
+# The kinds of data found in a model, before anything is done about it, besides FOLLOWING:
+# somebody else's request erases it; if that one ends otherwise, the case gets one of its own.
+ERASING, ONLY_HELD_OUT = "erasing", "held out"
 BEFORE, NOTHING = "erased", "nothing"
 ENDED: dict[str, Outcome] = {
     ONLY_HELD_OUT: "held out only",

@@ -5,12 +5,18 @@ the client returns the open releases, until it answers or an operator decides to
 whole block.
 """
 
+import hmac
+from hashlib import sha256
+
 from sqlalchemy import update
 from sqlmodel import Session, col, select
 
 from app.ledger.journal import record_request_event
+from app.ledger.sequencer import Ledger
 from app.ledger.transaction import Transaction
 from app.problems import NotFoundError, ReleaseClosedError, ReleaseMismatchError
+from app.reconcile.judgement import ESCALATED, opened
+from app.reconcile.model_events import request_events
 from app.schemas.base import Page
 from app.schemas.requests import ReleaseSummary, ReleaseView
 from app.service.context import Services
@@ -19,6 +25,8 @@ from app.service.paging import page_of
 from app.service.queue import PARKED
 from app.service.signatures import current_key
 from app.uploads.checked import CheckedUpload
+from app.vault.master import RootSecret, upload_tag
+from lethe.log.entries import CommitmentError, EntryError
 from lethe.signing.errors import KeyNotEntitledError
 from lethe.signing.http import SignedBy
 from models import (
@@ -34,6 +42,7 @@ from models import (
 from models.database.session import chunks
 
 PAGE = 100
+DROP = "drop-block"  # an operator's decision, in the log
 
 
 def open_releases(services: Services, signed: SignedBy) -> list[ReleaseView]:
@@ -88,13 +97,14 @@ def answer(
         ReleaseClosedError: It has another answer, or no longer needs one.
         ReleaseMismatchError: The statistics are of other records.
     """
-    digest = upload.file.digest
 
     def effect(tx: Transaction) -> tuple[ReleaseView, tuple[str, str] | None, bool]:
         session = tx.session
         key = current_key(tx.session, signed, "client")
         release = _find(session, release_id)
         owner = _owner_for(session, release, key)
+        model = session.get_one(Model, release.model_id)
+        digest = upload_tag(services.root_secret, model, release.id, upload.file.digest)
         if release.state in ("answered", "done") and release.body_digest == digest:
             return _view(session, release, owner), None, False
         if release.state != "open":
@@ -144,7 +154,7 @@ def drop(services: Services, release_id: str, operator: str) -> ReleaseSummary:
                 tx,
                 session.get_one(ErasureRequest, one.request_id),
                 "request.escalated",
-                {"decision": "drop-block", "operator": operator},
+                {"decision": DROP, "operator": operator, "block": str(one.subject_id)},
             )
             session.flush()
             if (job := resume(tx, one)) is not None:
@@ -155,6 +165,33 @@ def drop(services: Services, release_id: str, operator: str) -> ReleaseSummary:
     for job in going:
         services.dispatcher.nudge(*job)
     return shown
+
+
+def is_answer(root_secret: RootSecret, model: Model, release: Release, data: bytes) -> bool:
+    """Return whether a stored file is what was sent as the answer to a release of a model.
+
+    Whoever writes the table can exchange the answers to two releases.
+    """
+    tag = upload_tag(root_secret, model, release.id, sha256(data).hexdigest())
+    return hmac.compare_digest(tag.encode(), (release.body_digest or "").encode())
+
+
+def is_decided(ledger: Ledger, session: Session, release: Release) -> bool:
+    """Return whether the log has that an operator removes a release's block for its request.
+
+    Raises as `request_events`.
+    """
+    request = session.get_one(ErasureRequest, release.request_id)
+    try:
+        events = opened(session, request, request_events(ledger, request.ref))
+    except (CommitmentError, EntryError):
+        return False
+    decided = DROP, str(release.subject_id)
+    return any(
+        (one.payload.get("decision"), one.payload.get("block")) == decided
+        for one in events
+        if one.event == ESCALATED
+    )
 
 
 def close_releases(services: Services, tx: Transaction, *requests: str) -> None:

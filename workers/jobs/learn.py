@@ -7,13 +7,15 @@ from sqlmodel import Session, col, select
 
 from app.ledger.journal import record_model_event
 from app.ledger.transaction import Transaction
+from app.reconcile.case_parts import was_opened_since
+from app.reconcile.inputs import was_learned
 from app.service.context import Services
 from app.service.desk import people
 from app.service.desk.people import RecordIdentity
 from app.service.models import held_out as rows
 from app.service.scope import has_tombstone, may_return
 from app.steps import reached
-from app.vault.master import ADD_BACK, open_tombstone_key, record_tag, tags_digest
+from app.vault.master import ADD_BACK, UPLOAD, open_tombstone_key, record_tag, tags_digest
 from lethe import identity
 from lethe.catalogue import data_of
 from models import Contribution, Model, Record, Tombstone
@@ -42,6 +44,15 @@ NOT_BACK = (
     "the database was restored: use new ids"
 )
 
+AGAIN = (
+    "the log has these rows as learned before, and some may have been erased since: send those "
+    "that are left as a new contribution, and find out who writes to the database"
+)
+ANSWERED = (
+    "a person was looked up in the model while these rows waited and the database did not show "
+    "them: send them again, and find out who writes to the database"
+)
+
 
 def run(job: JobContext) -> None:
     """Fold a contribution into its model's next version.
@@ -55,7 +66,10 @@ def run(job: JobContext) -> None:
     with services.reading() as session:
         contribution = session.get_one(Contribution, lease.contribution_id)
         sent = open_received(services, session, job.model, contribution)
+        again = was_learned(services.ledger, session, sent.tag, sent.log_index)
     with sent.file:
+        if again:
+            raise RefusedError(AGAIN)
         _learn(job, sent)
 
 
@@ -96,6 +110,9 @@ def _learn(job: JobContext, sent: ReceivedUpload) -> None:
 
     def effect(tx: Transaction) -> None:
         model = publish.unchanged(job, tx, base)
+        # No case is opened while rows wait to be learned: the table was changed meanwhile.
+        if was_opened_since(services.ledger, model.ref, sent.log_index):
+            raise RefusedError(ANSWERED)
         owners = [
             owner
             for some in chunks(list(upload.blocks))
@@ -123,7 +140,9 @@ def _learn(job: JobContext, sent: ReceivedUpload) -> None:
         versions.shred(services, tx.session, sent.artifact)
         contribution.state = "learned"
         contribution.saturated = upload.saturated
-        digests = {ADD_BACK: tags_digest(lifted)} if lifted else {}
+        digests = {UPLOAD: sent.tag}
+        if lifted:
+            digests[ADD_BACK] = tags_digest(lifted)
         index = record_model_event(tx, model.ref, "contribution.learned", digests)
         if lifted:
             digest = digests[ADD_BACK]

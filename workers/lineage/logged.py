@@ -16,7 +16,7 @@ from app.reconcile.inputs import VERSION, received_upload, versions_of
 from app.reconcile.model_events import model_events
 from app.service.context import Services
 from app.vault.errors import NotStoredError, ShreddedError
-from app.vault.master import ADD_BACK
+from app.vault.master import ADD_BACK, UPLOAD
 from lethe.log.entries import Leaf
 from models import Contribution, Model, ModelVersion
 from workers.errors import RefusedError
@@ -187,12 +187,15 @@ class OtherUploadError(RefusedError):
 class ReceivedUpload:
     """An upload as it was received. file: the caller closes it. artifact: its id.
 
-    add_back: whether it was signed to bring erased records back.
+    add_back: whether it was signed to bring erased records back. log_index, tag: of its entry,
+    and in it.
     """
 
     file: BinaryIO
     artifact: str
     add_back: bool
+    log_index: int
+    tag: str
 
 
 def open_received(
@@ -217,4 +220,5 @@ def open_received(
     if entry is None:
         file.close()
         raise OtherUploadError(OTHER_UPLOAD)
-    return ReceivedUpload(file, artifact, ADD_BACK in entry.digests)
+    index, tag = contribution.log_index, entry.digests[UPLOAD]
+    return ReceivedUpload(file, artifact, ADD_BACK in entry.digests, index, tag)

@@ -1,10 +1,17 @@
 """fsck of cases: each row has the dates, parts and contact address that the log commits to."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 
 from sqlmodel import Session, col, select
 
-from app.reconcile.case_parts import OPENED, contact_digest, stored_parts
+from app.reconcile.case_parts import (
+    FOLLOWING,
+    OPENED,
+    REPLACES,
+    contact_digest,
+    stored_parts,
+)
 from app.reconcile.findings import FsckReport
 from app.reconcile.retention import ended_refs
 from lethe.log.entries import MODEL_EVENT, EntryError, Leaf, parse_leaf
@@ -26,7 +33,7 @@ FAKED = (
 def check_cases(session: Session, report: FsckReport) -> None:
     """Compare each case with the entries of its parts, until its key is destroyed."""
     ended, expired = ended_refs(session, "case"), ended_refs(session, "contact")
-    after = ""
+    after, replaced = "", _replaced(session)
     while cases := session.exec(
         select(Case).where(col(Case.ref) > after).order_by(col(Case.ref)).limit(FETCH)
     ).all():
@@ -39,7 +46,7 @@ def check_cases(session: Session, report: FsckReport) -> None:
             contacts = {
                 _digests(leaves, part.log_index).get("contact") for part in stored_parts(case)
             }
-            if not _is_logged(case, case.key, leaves):
+            if not _is_logged(case, case.key, leaves) or _is_before(case, case.key, replaced):
                 report.add(CHECK, UNLIKE, _index(case))
             elif contacts == {contact_digest(case.key, case.contact)}:
                 continue
@@ -71,6 +78,25 @@ def _is_logged(case: Case, key: bytes, leaves: dict[int, Leaf]) -> bool:
         == (MODEL_EVENT, part.model)
         and _digests(leaves, part.log_index).get("part") == part.commitment(case, key)
         for part in parts
+    )
+
+
+def _replaced(session: Session) -> set[str]:
+    """Return the digests of all parts that a later entry replaces."""
+    query = select(LogEntry.leaf).where(LogEntry.event == OPENED)
+    found = set()
+    for data in session.exec(query.execution_options(yield_per=FETCH)):
+        if REPLACES.encode() in data:
+            with suppress(EntryError):  # reported by `check_tree`
+                found.add(parse_leaf(data).digests.get(REPLACES, ""))
+    return found
+
+
+def _is_before(case: Case, key: bytes, replaced: set[str]) -> bool:
+    """Return whether a case has a part from before it was replaced."""
+    return any(
+        part.found == FOLLOWING and part.replaced(key) in replaced
+        for part in stored_parts(case)
     )
 
 

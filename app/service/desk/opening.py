@@ -11,7 +11,7 @@ from sqlmodel import Session, col, select
 from app import traces
 from app.ledger.transaction import Transaction
 from app.problems import ConflictError, UnknownRecordError
-from app.reconcile.case_parts import Part
+from app.reconcile.case_parts import FOLLOWING, Part
 from app.reconcile.journal import LEARNED
 from app.reconcile.model_events import request_events
 from app.schemas.people import (
@@ -33,7 +33,7 @@ from app.service.desk.people import Found
 from app.service.desk.submission import claimant, on_behalf, request_for
 from app.service.models import held_out, registry
 from app.service.on_behalf import follow, log_part, submit
-from app.service.parts import BEFORE, ERASING, FOLLOWING, NOTHING, ONLY_HELD_OUT, certified_at
+from app.service.parts import BEFORE, ERASING, NOTHING, ONLY_HELD_OUT, certified_at
 from app.service.queue import PARKED
 from app.service.requests import require_own_ref
 from app.service.scope import changed, check_size, named_places

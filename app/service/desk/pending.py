@@ -17,7 +17,7 @@ from app.vault.errors import NotStoredError, ShreddedError
 from lethe import canonical
 from lethe.identity import ALGORITHMS, WIDTH, Identity, unpack
 from lethe.log.entries import parse_leaf
-from models import Artifact, Contribution, LogEntry, Model, Round, RoundMember
+from models import Artifact, Contribution, Job, LogEntry, Model, Round, RoundMember
 
 MESSAGE = "round-message"  # the kind of artifact in which `app.rounds` stores a message
 _ENDED = ("done", "failed")
@@ -72,7 +72,14 @@ def require_learned(session: Session, model: Model, rounds: Unsummed) -> None:
     received = select(Contribution.id).where(
         Contribution.model_id == model.id, Contribution.state == "received"
     )
-    if session.exec(received.limit(1)).first() is not None:
+    # Whoever writes one of the two tables hides nothing; of who writes both, the worker learns
+    # no rows that were received before a case was opened.
+    queued = select(Job.id).where(
+        Job.model_id == model.id,
+        col(Job.contribution_id).is_not(None),
+        col(Job.done_at).is_(None),
+    )
+    if any(session.exec(one.limit(1)).first() is not None for one in (received, queued)):
         raise ContributionPendingError(
             f"rows contributed to the model {model.ref} are still being learned: "
             "try again in a minute, or name the other models"

@@ -2,11 +2,15 @@
 
 import json
 from base64 import b64decode
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from sqlmodel import Session, select
 
+from app.purge import retention
+from app.reconcile.fsck.cases import UNLIKE
+from app.reconcile.fsck.run import fsck
 from app.service import on_behalf
 from app.service.desk import opening, people
 from lethe.identity import digests
@@ -302,10 +306,35 @@ def test_parts_from_before_the_own_request_cancel_nothing(serving: Installation)
     write(serving, "CREATE TABLE kept AS SELECT parts FROM cases")
     withdraw(serving, request)
     write(serving, "UPDATE cases SET parts = (SELECT parts FROM kept)")
-    assert controller.status() == "in_progress"
-    assert answers(serving, the_case(serving)) == [("failed", False)]
+    unlike(serving, controller)
     serving.drain()  # the own request is not lost
     assert held(serving) == set()
+    unlike(serving, controller)
+
+
+def unlike(at: Installation, controller: Controller) -> None:
+    """The answer would be signed: "failed", also of a person whose records are erased."""
+    ref = the_case(at)
+    for path in ("", "/summary"):
+        assert shown(at, ref, path).json()["type"] == "urn:lethe:problem:people-changed"
+    assert controller.call("GET", f"/requests/{ID}").status_code == 500
+    assert UNLIKE in {one.detail for one in fsck(at.services.ledger).findings}
+
+
+def test_a_contact_is_kept_while_the_own_request_is_open(serving: Installation) -> None:
+    """By the parts from before, nothing of the case is open."""
+    request = erase(serving, "r0", "r5")
+    ref = str(opened(serving, ANN).json()["ref"])
+    write(serving, "CREATE TABLE kept AS SELECT parts FROM cases")
+    withdraw(serving, request)
+    write(serving, "UPDATE cases SET parts = (SELECT parts FROM kept)")
+    write(serving, "UPDATE erasure_requests SET case_ref = NULL")
+    closed = serving.caller.operator("POST", f"/v1/cases/{ref}/close")
+    assert closed.json()["type"] == "urn:lethe:problem:people-changed"
+    periods = {"contact_retention_days": -400}
+    late = serving.settings.model_copy(update=periods)
+    done = retention.run(replace(serving.services, settings=late))
+    assert (done.removed, done.differs) == ({}, {"contact": 1})
 
 
 def test_callbacks_follow_the_request_of_its_own(

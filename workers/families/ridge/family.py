@@ -126,7 +126,7 @@ class RidgeFamily(Family):
             state = stored.load_state(services, session, before)
             payloads = services.features.load_each(session, list(owned_by_subject(members)))
             blocks = {subject: decode_block(payload) for subject, payload in payloads.items()}
-            released = answers(services, session, members, config.bits)
+            released = answers(services, session, model, members)
             leaving = _leaving(session, members, blocks)
         method = stored.method_of(model, request.method)
         removal = remove(blocks, members, released, config)

@@ -11,10 +11,11 @@ import numpy as np
 from sqlmodel import Session, col, select
 
 from app.service.context import Services
-from models import Release
+from app.service.releases import is_answer, is_decided
+from models import Model, Release
 from workers.arrays import Rows
 from workers.errors import InfeasibleRemovalError, RefusedError
-from workers.families.ridge.stored import MessageBlock, RidgeBlock, RowBlock
+from workers.families.ridge.stored import MessageBlock, RidgeBlock, RowBlock, ridge_config
 from workers.judge.ridge.posterior import least_eigenvalue
 from workers.judge.ridge.statistics import UnusableRowsError
 from workers.lineage.chain import BatchMember, owned_by_subject
@@ -161,12 +162,14 @@ def _without(
 
 
 def answers(
-    services: Services, session: Session, members: Sequence[BatchMember], bits: int
+    services: Services, session: Session, model: Model, members: Sequence[BatchMember]
 ) -> list[Released]:
-    """Return what clients answered, and operators decided, for these requests.
+    """Return what clients answered, and operators decided, for these requests to a model.
 
-    Raises AnswerError if no rows can have an answer's statistics.
+    Raises AnswerError if no rows can have an answer's statistics, it is not the answer to its
+    release, or the log has no decision of an operator.
     """
+    bits = ridge_config(model).bits
     query = select(Release).where(
         col(Release.request_id).in_([member.request_id for member in members]),
         col(Release.state).in_(["answered", "dropped"]),
@@ -175,9 +178,13 @@ def answers(
     for release in session.exec(query):
         ids = release.id, release.request_id, release.subject_id
         if release.upload_id is None:
+            if not is_decided(services.ledger, session, release):
+                raise AnswerError(release.id)
             found.append(Released(*ids, message=None))
             continue
         data = services.artifacts.get(session, release.upload_id)
+        if not is_answer(services.root_secret, model, release, data):
+            raise AnswerError(release.id)
         try:
             envelope = unpack_message(data, bits=bits)
             check_message(envelope.message, bits=bits)
