@@ -6,7 +6,7 @@ covers its entry. While they are, it waits for a row: one with a quorum or, wher
 installation fails open, one without after some time.
 
 A quorum that comes for a size that has a row already is stored in a row of the negative size:
-it shows the log as witnessed, and no certificate carries it (docs/adr/0105).
+it shows the log as witnessed, and no certificate carries it (docs/adr/0106).
 
 Each row has a MAC under a key derived from `entries.key`: who writes the database can add none.
 """
