@@ -6,6 +6,7 @@ Two holders for a moment do no harm, because every scheduled task may run twice.
 
 import threading
 import time
+from collections.abc import Callable
 from datetime import timedelta
 from uuid import uuid4
 
@@ -25,12 +26,18 @@ class Election:
     """Whether this process runs the schedule.
 
     renew_s: how often the lease is renewed; it lasts LEASES times as long. A schedule that
-    runs more often needs a shorter interval, so that another process takes over sooner.
+    runs more often needs a shorter interval, so that another process takes over sooner. now:
+    this process's clock, in seconds.
     """
 
-    def __init__(self, engine: Engine, renew_s: float = RENEW_S) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        renew_s: float = RENEW_S,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._engine, self._holder = engine, uuid4().hex
-        self._renew_s = renew_s
+        self._renew_s, self._now = renew_s, now
         self._lock = threading.Lock()
         self._leads, self._asked_at = False, -renew_s
 
@@ -40,10 +47,10 @@ class Election:
         The database is asked at most every `renew_s`. Raises what its driver raises.
         """
         with self._lock:
-            if time.monotonic() - self._asked_at >= self._renew_s:
+            if self._now() - self._asked_at >= self._renew_s:
                 self._leads = False  # also if the database does not answer
                 self._leads = self._take()
-                self._asked_at = time.monotonic()
+                self._asked_at = self._now()
             return self._leads
 
     def _take(self) -> bool:

@@ -27,7 +27,7 @@ PAUSE = 0.05  # BLAS threads spin for a while after a call and would slow the ne
 
 
 @dataclass(frozen=True, slots=True)
-class Size:
+class ProblemSize:
     """Rows, columns, classes and rounds of measurement."""
 
     n: int
@@ -60,7 +60,7 @@ class Line:
     met: bool
 
 
-def make_problem(size: Size, seed: int = 0) -> Problem:
+def make_problem(size: ProblemSize, seed: int = 0) -> Problem:
     """Return unit-norm clustered features, quantised with steps from 500 public rows."""
     rng = np.random.default_rng(seed)
     labels: Labels = rng.integers(0, size.c, size.n)
@@ -109,7 +109,7 @@ def peak(work: Callable[[], object]) -> int:
 
 
 def tell(
-    size: Size,
+    size: ProblemSize,
     lines: Sequence[Line],
     medians: Mapping[str, float],
     *,

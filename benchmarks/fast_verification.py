@@ -16,7 +16,7 @@ from statistics import median
 
 import click
 
-from benchmarks.common import Line, Problem, Size, make_problem, seconds, tell
+from benchmarks.common import Line, Problem, ProblemSize, make_problem, seconds, tell
 from benchmarks.ridge_head import FULL, QUICK
 from workers.arrays import Matrix, Rows
 from workers.judge.base import Judgement
@@ -34,7 +34,7 @@ from workers.methods.ridge.statistics.gram import (
 )
 
 
-def measure(problem: Problem, size: Size) -> tuple[list[Line], dict[str, float]]:
+def measure(problem: Problem, size: ProblemSize) -> tuple[list[Line], dict[str, float]]:
     """Return the claims about verification, and the medians they rest on (seconds)."""
     rows, config = problem.rows, problem.config
     one, rest = Rows(rows.codes[:1], rows.labels[:1]), [Rows(rows.codes[1:], rows.labels[1:])]

@@ -16,7 +16,7 @@ from typing import Literal
 import click
 import numpy as np
 
-from benchmarks.common import Line, Size, seconds, tell
+from benchmarks.common import Line, ProblemSize, seconds, tell
 from workers.arrays import Rows
 from workers.devices import open_device
 from workers.methods.ridge.statistics.backend import Backend, BackendError, using
@@ -28,8 +28,8 @@ from workers.methods.ridge.statistics.gram import (
 )
 from workers.methods.ridge.statistics.quantiser import largest_code
 
-FULL = Size(50_000, 768, 100, 7)
-QUICK = Size(5_000, 256, 10, 3)
+FULL = ProblemSize(50_000, 768, 100, 7)
+QUICK = ProblemSize(5_000, 256, 10, 3)
 FORGOTTEN = 2000
 
 Results = tuple[RidgeStatistics, RidgeStatistics]
@@ -49,7 +49,7 @@ def devices_here() -> dict[str, Backend | None]:
     return found
 
 
-def random_rows(size: Size) -> Rows:
+def random_rows(size: ProblemSize) -> Rows:
     """Return rows over the whole range of 16 bits, the hardest case for the bits."""
     rng = np.random.default_rng(0)
     top = largest_code(16)
@@ -57,7 +57,7 @@ def random_rows(size: Size) -> Rows:
     return Rows(codes, rng.integers(0, size.c, size.n))
 
 
-def measure(size: Size) -> tuple[list[Line], dict[str, float]]:
+def measure(size: ProblemSize) -> tuple[list[Line], dict[str, float]]:
     """Return the claims (equal bits, and the ratio to BLAS) and medians in seconds."""
     rows = random_rows(size)
     gone = Rows(rows.codes[:FORGOTTEN], rows.labels[:FORGOTTEN])

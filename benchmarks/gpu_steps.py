@@ -48,7 +48,7 @@ class Steps:
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class StepTimes:
     """The mean time of a step in each of so many processes, and operations by all a second."""
 
     network: str
@@ -84,7 +84,7 @@ def seconds(size: Steps, device: torch.device) -> float:
         return time.perf_counter() - started
 
 
-def at_once(size: Steps, processes: int, device: torch.device) -> Measured:
+def at_once(size: Steps, processes: int, device: torch.device) -> StepTimes:
     """Return the mean of so many processes that begin together.
 
     Raises queue.Empty if one of them does not answer.
@@ -106,7 +106,7 @@ def at_once(size: Steps, processes: int, device: torch.device) -> Measured:
     mean = sum(found) / len(found)
     named = network(size.network, dict(size.shape))
     operations = training_flops(named) * size.batch * size.steps * processes / mean
-    return Measured(
+    return StepTimes(
         size.network,
         size.shape["channels"],
         size.batch,

@@ -50,7 +50,7 @@ LARGE_START = 1.0  # C₀ at which something of a trained network could be left
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class BudgetRow:
     """A mean over seeds. cost: operations, relative to the whole retraining's.
 
     accuracy, cost: None where an update of some seed was not finite.
@@ -68,7 +68,7 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class World:
+class FederationData:
     """Rows by client, without the client that leaves, and test rows; trained weights."""
 
     network: Network
@@ -79,7 +79,7 @@ class World:
     before: float
 
 
-def world(named: Network, seed: int) -> World:
+def world(named: Network, seed: int) -> FederationData:
     """Return a trained model and the rows that stay once client 0 has left."""
     digits, rng = load_digits(), np.random.default_rng(seed)
     order = rng.permutation(len(digits.target))
@@ -96,7 +96,9 @@ def world(named: Network, seed: int) -> World:
     config = TrainingConfig(rounds=ROUNDS, seed=seed, local=LOCAL)
     trained = train(named, sizes(clients), config, InProcess(clients, threads=1)).weights
     retained = {name: own for name, own in clients.items() if name != "c0"}
-    return World(named, config, retained, test, trained, accuracy(named, trained, test))
+    return FederationData(
+        named, config, retained, test, trained, accuracy(named, trained, test)
+    )
 
 
 def accuracy(named: Network, weights: Weights, test: ClientData) -> float:
@@ -104,7 +106,7 @@ def accuracy(named: Network, weights: Weights, test: ClientData) -> float:
     return evaluate(named, weights, test, threads=1).accuracy
 
 
-def retrained(given: World, rounds: int) -> tuple[float, int]:
+def retrained(given: FederationData, rounds: int) -> tuple[float, int]:
     """Return accuracy and operations of a retraining of so many rounds."""
     config = replace(given.config, rounds=rounds)
     engine = InProcess(given.retained, threads=1)
@@ -120,7 +122,7 @@ def steps_of(epsilon: float, start_norm: float, rounds: int) -> NoisySteps:
     return NoisySteps(DEFAULT.steps, start_norm, *rest, sigma, rounds)
 
 
-def finetuned(given: World, chosen: NoisySteps, seed: int) -> tuple[float, int] | None:
+def finetuned(given: FederationData, chosen: NoisySteps, seed: int) -> tuple[float, int] | None:
     """Return accuracy and operations; None where an update is not finite."""
     key = seed.to_bytes(32, "big")
     try:
@@ -138,13 +140,13 @@ def finetuned(given: World, chosen: NoisySteps, seed: int) -> tuple[float, int] 
     return accuracy(given.network, weights, given.test), work.flops
 
 
-def measured(named: Network, seeds: Sequence[int], starts: Sequence[float]) -> list[Row]:
+def measured(named: Network, seeds: Sequence[int], starts: Sequence[float]) -> list[BudgetRow]:
     """Return all rows of a network."""
     worlds = [world(named, seed) for seed in seeds]
-    size, rows = count(named), list[Row]()
+    size, rows = count(named), list[BudgetRow]()
     before = mean(given.before for given in worlds)
     whole = mean(retrained(given, ROUNDS)[1] for given in worlds)
-    rows.append(Row(named.id, size, "before", None, None, None, ROUNDS, before, 1.0))
+    rows.append(BudgetRow(named.id, size, "before", None, None, None, ROUNDS, before, 1.0))
 
     def add(
         method: str, rounds: int, found: Sequence[tuple[float, int] | None], **more: Any
@@ -157,7 +159,7 @@ def measured(named: Network, seeds: Sequence[int], starts: Sequence[float]) -> l
             cost = round(mean(one[1] for one in finite) / whole, 3)
         told = {"epsilon": None, "start_norm": None, "sigma": None, **more}
         rows.append(
-            Row(named.id, size, method, rounds=rounds, accuracy=right, cost=cost, **told)
+            BudgetRow(named.id, size, method, rounds=rounds, accuracy=right, cost=cost, **told)
         )
 
     for rounds in (ROUNDS, *RECOVERY[:0:-1]):
@@ -175,7 +177,7 @@ def measured(named: Network, seeds: Sequence[int], starts: Sequence[float]) -> l
 
 def page(document: dict[str, Any]) -> str:
     """Return the page of a measurement."""
-    rows = [Row(**row) for row in document["rows"]]
+    rows = [BudgetRow(**row) for row in document["rows"]]
     found = [HEADING.format(seeds=document["seeds"], test=TEST)]
     for named, title in ((HEAD, "A small head"), (WHOLE, "A whole network")):
         own = [row for row in rows if row.network == named.id]
@@ -185,7 +187,7 @@ def page(document: dict[str, Any]) -> str:
     return "\n".join(found)
 
 
-def _line(row: Row) -> str:
+def _line(row: BudgetRow) -> str:
     optional = (row.epsilon, row.start_norm, row.sigma)
     cells = ["" if value is None else f"{value:.3g}" for value in optional]
     after = "diverged", "–"

@@ -44,7 +44,7 @@ OWN_SEEDS: Way = "own seeds"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class World:
+class ReferenceWorld:
     """Rows of two clients: retained ones, those of the model before, and those scored."""
 
     retained: dict[str, ScoredRows]
@@ -58,7 +58,7 @@ class World:
         return {name: own.data for name, own in self.retained.items()}
 
 
-def drawn(seed: int) -> World:
+def drawn(seed: int) -> ReferenceWorld:
     """Return a world of its own."""
     rng = np.random.default_rng(seed)
     count = RETAINED + FORGET + UNSEEN + OTHERS
@@ -77,7 +77,7 @@ def drawn(seed: int) -> World:
         return found
 
     known = by_client(0, RETAINED + FORGET)
-    return World(
+    return ReferenceWorld(
         by_client(0, RETAINED),
         {name: own.data for name, own in known.items()},
         by_client(RETAINED, count),
@@ -86,7 +86,7 @@ def drawn(seed: int) -> World:
     )
 
 
-def references(world: World, models: int, way: Way = "") -> tuple[References, int]:
+def references(world: ReferenceWorld, models: int, way: Way = "") -> tuple[References, int]:
     """Return what so many reference models say, and the operations that they took.
 
     way: how else than the judge does they could be trained; "": as it does.
@@ -107,7 +107,7 @@ def references(world: World, models: int, way: Way = "") -> tuple[References, in
     return References(np.array(odds), included), flops
 
 
-def settings(world: World, before: bytes, after: bytes) -> dict[float, Setting]:
+def settings(world: ReferenceWorld, before: bytes, after: bytes) -> dict[float, Setting]:
     """Return the models on the line between two, under attack but for the references."""
     first, last = decode_weights(after)[1], decode_weights(before)[1]
     found = {}

@@ -16,7 +16,7 @@ from statistics import median
 import click
 import numpy as np
 
-from benchmarks.common import Line, Problem, Size, make_problem, peak, seconds, tell
+from benchmarks.common import Line, Problem, ProblemSize, make_problem, peak, seconds, tell
 from workers.arrays import Rows
 from workers.artifacts import encode_head
 from workers.judge.ridge.claim import RidgeClaim
@@ -33,10 +33,10 @@ from workers.methods.ridge.statistics.gram import (
 )
 
 SHORT_CALLS = 5
-FULL, QUICK = Size(50_000, 768, 100, 7), Size(5_000, 256, 20, 5)
+FULL, QUICK = ProblemSize(50_000, 768, 100, 7), ProblemSize(5_000, 256, 20, 5)
 
 
-def measure(problem: Problem, size: Size) -> tuple[list[Line], dict[str, float]]:
+def measure(problem: Problem, size: ProblemSize) -> tuple[list[Line], dict[str, float]]:
     """Return the claims of the exact ridge head, and the medians they rest on (seconds)."""
     rows, config = problem.rows, problem.config
     one, rest = Rows(rows.codes[:1], rows.labels[:1]), Rows(rows.codes[1:], rows.labels[1:])

@@ -55,7 +55,7 @@ class Deletion:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class SketchLine:
     """One sketch: bytes sent, and distances relative to the norm of the refitted head."""
 
     kind: str
@@ -92,7 +92,7 @@ def make_deletion(
     return Deletion(config, batch, before, change, after, head, tests)
 
 
-def measure(of: Deletion, kind: str, rank: int) -> Line:
+def measure(of: Deletion, kind: str, rank: int) -> SketchLine:
     """Return what one sketch of the batch does. inf: the sketched matrix is not definite."""
     config, norm = of.config, norm_above(of.head)
     small = sketch(of.change.gram, rank, kind, codes=of.batch.codes, exponents=config.exponents)
@@ -109,7 +109,7 @@ def measure(of: Deletion, kind: str, rank: int) -> Line:
     except PenaltyError:
         deviation = proven = resolvent = float("inf")
         accuracy = float("nan")
-    return Line(
+    return SketchLine(
         kind,
         rank,
         small.payload_bytes,
@@ -128,7 +128,7 @@ def score(head: Matrix, of: Deletion) -> float:
     return float(((features @ head).argmax(axis=1) == of.tests.labels).mean())
 
 
-def plot(lines: list[Line], triangle: int, file: Path) -> None:
+def plot(lines: list[SketchLine], triangle: int, file: Path) -> None:
     """Write bytes against deviation and bounds. Needs matplotlib."""
     figure = import_module("matplotlib.figure").Figure(figsize=(9, 3.6), layout="constrained")
     panels = figure.subplots(1, len(known()), sharey=True)

@@ -16,7 +16,7 @@ from statistics import median
 import click
 import numpy as np
 
-from benchmarks.common import Line, Problem, Size, make_problem, seconds, tell
+from benchmarks.common import Line, Problem, ProblemSize, make_problem, seconds, tell
 from workers.arrays import Rows
 from workers.methods.ridge import (
     acu,
@@ -30,11 +30,11 @@ from workers.methods.ridge.statistics.gram import subtract
 from workers.methods.ridge.upkeep import Tracked
 
 CALLS = 10  # of what takes milliseconds, for one refit
-FULL, QUICK = Size(50_000, 768, 100, 5), Size(5_000, 256, 20, 3)
+FULL, QUICK = ProblemSize(50_000, 768, 100, 5), ProblemSize(5_000, 256, 20, 3)
 REFIT = "scikit-learn refit"
 
 
-class Stream:
+class DeletionStream:
     """Deletions of one record after another from the same rows, by one method."""
 
     def __init__(self, method: Method, config: RidgeConfig, rows: Rows) -> None:
@@ -61,12 +61,12 @@ class Stream:
         return Tracked(self.state.inverse, np.asarray(self.state.head, dtype=np.float64))
 
 
-def measure(problem: Problem, size: Size) -> tuple[list[Line], dict[str, float]]:
+def measure(problem: Problem, size: ProblemSize) -> tuple[list[Line], dict[str, float]]:
     """Return the claims of the incremental methods, and the medians they rest on (seconds)."""
     rows, config = problem.rows, problem.config
-    variant_a = Stream(ridge_exact.METHOD, config, rows)
-    variant_b = Stream(ridge_woodbury.METHOD, config, rows)
-    analytic = Stream(acu.METHOD, config, rows)
+    variant_a = DeletionStream(ridge_exact.METHOD, config, rows)
+    variant_b = DeletionStream(ridge_woodbury.METHOD, config, rows)
+    analytic = DeletionStream(acu.METHOD, config, rows)
     one = Rows(rows.codes[:1], rows.labels[:1])
     whole, fixed = variant_b.state.statistics, variant_b.tracked
 
@@ -97,12 +97,14 @@ def measure(problem: Problem, size: Size) -> tuple[list[Line], dict[str, float]]
     return _lines(medians, flat, [variant_b, analytic, *streams.values()]), medians
 
 
-def _some(problem: Problem, n: int) -> Stream:
+def _some(problem: Problem, n: int) -> DeletionStream:
     rows = Rows(problem.rows.codes[:n], problem.rows.labels[:n])
-    return Stream(ridge_woodbury.METHOD, problem.config, rows)
+    return DeletionStream(ridge_woodbury.METHOD, problem.config, rows)
 
 
-def _lines(medians: dict[str, float], flat: list[float], streams: list[Stream]) -> list[Line]:
+def _lines(
+    medians: dict[str, float], flat: list[float], streams: list[DeletionStream]
+) -> list[Line]:
     def faster(name: str, target: float) -> Line:
         ratio = medians[REFIT] / medians[name]
         return Line(f"refit / {name}", ratio, f">= {target:g}", ratio >= target)

@@ -18,10 +18,13 @@ from app.reconcile.fsck.vault import fsck_vault
 from app.service.access.tokens import mint
 from app.service.context import Services, open_services
 from app.settings import Settings
+from lethe.certificates.bundle import parse_bundle
+from lethe.certificates.statement import Predicate, parse_statement
+from lethe.client import Client
 from models import Job
 from models.database.types import utcnow
 from tests.doubles.dispatcher import InlineDispatcher
-from tests.small import Caller
+from tests.small import MODEL, Caller
 
 
 @dataclass
@@ -42,6 +45,12 @@ class Installation:
         assert self.caller.register_key().status_code == 201
         assert self.caller.register_model(**changes).status_code == 201
         self.drain()
+
+    def client(self, **options: Any) -> Client:
+        """Return the Python client of this installation, with the operator's token."""
+        transport = self.caller.http._transport
+        options = {"token": self.caller.token, "transport": transport, **options}
+        return Client("http://testserver", **options)
 
     def recover(self) -> None:
         """Let the leases of the dead run out and sweep."""
@@ -67,15 +76,15 @@ class Installation:
         assert report.ok, report.findings
 
 
-def make_token(services: Services, scope: str = "operator") -> str:
-    """Store a bearer token; returns it."""
+def make_token(services: Services, scope: str = "operator", name: str = "") -> str:
+    """Store a bearer token, of a new name if none is given; returns it."""
     with Session(services.engine) as session:
-        token = mint(session, scope, f"test {secrets.token_hex(8)}")
+        token = mint(session, scope, name or f"test {secrets.token_hex(8)}")
         session.commit()
     return token
 
 
-_routes: list[BaseRoute] = []
+routes: list[BaseRoute] = []
 
 
 @contextmanager
@@ -86,8 +95,8 @@ def install(settings: Settings) -> Iterator[Installation]:
     app = create_app(services)
     # FastAPI compiles an application's routes at its first call, in 0.2 s. They hold nothing of
     # an installation (`app.state` does), so all applications of a test process share them.
-    _routes[:] = _routes or app.router.routes
-    app.router.routes[:] = _routes
+    routes[:] = routes or app.router.routes
+    app.router.routes[:] = routes
     with TestClient(app) as http:
         caller = Caller(http, make_token(services))
         yield Installation(settings, services, dispatcher, caller)
@@ -108,3 +117,32 @@ def taken(made: Installation, turns: str, number: int) -> Iterator[None]:
 def answer_errors(http: TestClient) -> None:
     """Have an error of the service answered as over a network, and not raised in the test."""
     http._transport.raise_server_exceptions = False  # type: ignore[attr-defined]
+
+
+def shown(made: Installation, request: str) -> dict[str, Any]:
+    """Return a request as its holder sees it."""
+    found: dict[str, Any] = made.caller.http.get(f"/v1/requests/{request}").json()
+    return found
+
+
+def state(made: Installation, request: str) -> str:
+    """Return a request's state, as its holder sees it."""
+    return str(shown(made, request)["state"])
+
+
+def predicate(made: Installation, request: str) -> Predicate:
+    """Return what a request's certificate states."""
+    bundle = made.caller.http.get(f"/v1/requests/{request}/certificate")
+    assert bundle.status_code == 200, bundle.text
+    return parse_statement(parse_bundle(bundle.content).dsse_envelope.payload).predicate
+
+
+def head(made: Installation, ref: str = MODEL) -> bytes:
+    """Return the file of a model's current version."""
+    path = f"/v1/models/{ref}/versions/current/artifact"
+    return made.caller.operator("GET", path).content
+
+
+def named(made: Installation, name: str, scope: str = "operator") -> Caller:
+    """Return a caller whose token has this name."""
+    return replace(made.caller, token=make_token(made.services, scope, name))

@@ -43,7 +43,7 @@ WORDS = {"clock", "commits", "database", "databases", "lease", "lock", "locks", 
 WORDS |= {"once", "statement", "waits"}
 CALLERS = {"Thread", "ThreadPoolExecutor"}
 
-_sent: Sent = set()
+sent_here: Sent = set()
 _recorded: list[dict[str, Any]] = []
 _seconds: dict[str, float] = defaultdict(float)
 _skipped: set[str] = set()
@@ -51,10 +51,10 @@ _skipped: set[str] = set()
 
 def _note(text: Any, outcome: str) -> None:
     plain = _NAMES.sub(r"\1", text.decode() if isinstance(text, bytes) else str(text))
-    _sent.add((_ROWS.sub("(?)", _VALUES.sub("?", plain)), outcome))
+    sent_here.add((_ROWS.sub("(?)", _VALUES.sub("?", plain)), outcome))
 
 
-def _noting(execute: Callable[..., Any]) -> Callable[..., Any]:
+def note_all(execute: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(execute)
     def noting(self: Any, query: Any, *arguments: Any, **options: Any) -> Any:
         try:
@@ -88,16 +88,16 @@ def pytest_configure() -> None:
     """Note what psycopg's cursors and the pipeline of `models.database` are given by each test."""
     sizes.REPEATED = frozenset()
     for name in ("execute", "executemany"):
-        setattr(psycopg.Cursor, name, _noting(getattr(psycopg.Cursor, name)))
+        setattr(psycopg.Cursor, name, note_all(getattr(psycopg.Cursor, name)))
     pipeline.run = _noting_each(pipeline.run)
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
     """Note what one test sends, its fixtures included."""
-    _sent.clear()
+    sent_here.clear()
     result = yield
-    _recorded.append({"test": item.nodeid, "seconds": 0.0, "sent": sorted(_sent)})
+    _recorded.append({"test": item.nodeid, "seconds": 0.0, "sent": sorted(sent_here)})
     return result
 
 
@@ -143,7 +143,7 @@ def main() -> None:
         for row in json.loads(file.read_text()):
             function = row["test"].partition("[")[0]
             of_it = {(text, outcome) for text, outcome in row["sent"]}
-            if function.startswith(sizes.EVERY_CASE_ON_BOTH) or _is_of_the_database(function):
+            if function.startswith(sizes.EVERY_CASE_ON_BOTH) or is_of_the_database(function):
                 known |= of_it
             else:
                 sent[function] |= of_it
@@ -157,7 +157,7 @@ def main() -> None:
     )
 
 
-def _is_of_the_database(function: str) -> bool:
+def is_of_the_database(function: str) -> bool:
     path, _, name = function.partition("::")
     if WORDS & set(name.split("_")):
         return True

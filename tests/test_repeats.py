@@ -4,7 +4,7 @@ import psycopg
 import pytest
 
 from tests import repeats
-from tests.repeats import _is_of_the_database, _noting, chosen
+from tests.repeats import chosen, is_of_the_database, note_all
 
 
 def test_who_sends_what_nobody_else_sends_stays() -> None:
@@ -23,7 +23,7 @@ def test_a_statement_is_its_text_and_its_end_but_not_its_values(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     seen: repeats.Sent = set()
-    monkeypatch.setattr(repeats, "_sent", seen)
+    monkeypatch.setattr(repeats, "sent_here", seen)
 
     class Cursor:
         rowcount = 0
@@ -34,7 +34,7 @@ def test_a_statement_is_its_text_and_its_end_but_not_its_values(
             raise psycopg.errors.LockNotAvailable
         return cursor
 
-    noting = _noting(execute)
+    noting = note_all(execute)
     noting(Cursor(), "SELECT x WHERE y IN (%(y_1)s::INTEGER, %(y_2)s::INTEGER)")
     noting(Cursor(), "SELECT x WHERE y IN (%(y_1)s::INTEGER)")
     noting(
@@ -54,11 +54,11 @@ def test_a_statement_is_its_text_and_its_end_but_not_its_values(
 
 def test_what_is_about_the_database_itself_stays() -> None:
     place = "tests/app/service/access/test_quota.py::"
-    assert _is_of_the_database(
+    assert is_of_the_database(
         f"{place}test_the_one_that_waits_for_the_lock_counts_what_its_holder_stored"
     )
     threads = (
         "tests/app/service/test_holds.py::test_no_hold_comes_between_selection_and_removal"
     )
-    assert _is_of_the_database(threads)
-    assert not _is_of_the_database(f"{place}test_a_preview_says_so_too")
+    assert is_of_the_database(threads)
+    assert not is_of_the_database(f"{place}test_a_preview_says_so_too")

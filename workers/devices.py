@@ -32,7 +32,7 @@ def choose(device: str) -> Backend | None:
     global _chosen
     _chosen = device
     backend.use(None)
-    if device == "cpu" or (device == "auto" and not _has_driver()):
+    if device == "cpu" or (device == "auto" and not has_driver()):
         return None
     try:
         chosen = open_device("cpu" if device == "torch-cpu" else "cuda")
@@ -76,7 +76,7 @@ def open_device(kind: Literal["cpu", "cuda"]) -> Backend:
     return opened
 
 
-def _has_driver() -> bool:
+def has_driver() -> bool:
     """Whether an NVIDIA driver can be loaded: without one, importing torch is not worth it."""
     try:
         ctypes.CDLL("nvcuda.dll" if os.name == "nt" else "libcuda.so.1")

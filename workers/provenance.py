@@ -52,11 +52,12 @@ def environment() -> dict[str, str]:
     Includes the device that this process sums on, unless it is the processor's BLAS.
     """
     device = backend.current()
-    return {**_versions(), **(device.environment if device else {})}
+    return {**versions(), **(device.environment if device else {})}
 
 
 @cache
-def _versions() -> dict[str, str]:
+def versions() -> dict[str, str]:
+    """Return the machine, and the versions of Python and of what is computed with."""
     return {
         "python": platform.python_version(),
         "machine": platform.machine(),

@@ -3,7 +3,7 @@
 It is outside `workers.data`, which does not depend on a database.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -39,7 +39,6 @@ def query_table(
     import sqlalchemy as sa
 
     from workers.data.tables.files import MOST_BYTES
-    from workers.data.tables.memory import too_large
     from workers.data.tables.names import check_names
     from workers.data.tables.table import DataTable
 
@@ -53,23 +52,35 @@ def query_table(
                 raise DatasetError("the query selects nothing: write a SELECT")
             names = [str(name) for name in result.keys()]  # noqa: SIM118 (rows follow)
             check_names(names)
-            parts: list[list[pa.Array]] = [[] for _ in names]
-            rows = taken = 0
-            for part in result.partitions(ROWS):
-                for place, name in enumerate(names):
-                    array = _array(name, [row[place] for row in part])
-                    parts[place].append(array)
-                    taken += array.nbytes
-                if taken > most:
-                    raise DatasetError(too_large(most))
-                rows += len(part)
-                if progress is not None:
-                    progress(rows, 0)
+            return DataTable(table_of(names, result.partitions(ROWS), most, progress))
     except (sa.exc.SQLAlchemyError, ImportError) as error:
         raise DatasetError(_refusal(error)) from None
+
+
+def table_of(
+    names: Sequence[str],
+    batches: Iterable[Sequence[Sequence[Any]]],
+    most: int,
+    progress: Progress | None = None,
+) -> "pa.Table":
+    """Return batches of rows, as a driver gives them, as one table. Raises as `query_table`."""
+    from workers.data.tables.memory import too_large
+
+    parts: list[list[pa.Array]] = [[] for _ in names]
+    rows = taken = 0
+    for batch in batches:
+        for place, name in enumerate(names):
+            array = _array(name, [row[place] for row in batch])
+            parts[place].append(array)
+            taken += array.nbytes
+        if taken > most:
+            raise DatasetError(too_large(most))
+        rows += len(batch)
+        if progress is not None:
+            progress(rows, 0)
     if not rows:
         raise DatasetError("the query selects no rows")
-    return DataTable(_joined(names, parts))
+    return _joined(names, parts)
 
 
 def _url(text: str) -> Any:
@@ -133,7 +144,7 @@ def _decimals(values: Sequence[Decimal | None]) -> "pa.Array":
     return pa.array([None if value is None else float(value) for value in values], pa.float64())
 
 
-def _joined(names: list[str], parts: "list[list[pa.Array]]") -> "pa.Table":
+def _joined(names: Sequence[str], parts: "list[list[pa.Array]]") -> "pa.Table":
     import pyarrow as pa
 
     columns = []

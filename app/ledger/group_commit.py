@@ -95,6 +95,11 @@ class GroupCommitter:
         self._thread = threading.Thread(target=self._run, name="group-commit", daemon=True)
         self._thread.start()
 
+    @property
+    def waiting(self) -> int:
+        """Number of items that no batch has taken yet."""
+        return len(self._waiting)
+
     def submit(self, effect: Callable[[Transaction], T]) -> T:
         """Run `effect` and return its result once it is durable and published.
 

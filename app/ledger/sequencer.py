@@ -96,7 +96,7 @@ class Ledger:
         self.engine = engine
         self.guard = guard
         self.entry_key = entry_key
-        self._source = signers
+        self.source = signers
         self._named: LogSigners | None = None  # signers last verified against the entries
         self.nodes = NodeCache()
         self._proved = 0  # lower bound of the log's size
@@ -109,12 +109,12 @@ class Ledger:
         self._holder: int | None = None
         self._before: Tail | None = None  # the log before the running transaction
         self._waited = 0.0  # seconds that the current holder waited for its turn
-        self._contended = False  # another process held the lock the last time
+        self.contended = False  # another process held the lock the last time
 
     @property
     def signers(self) -> LogSigners:
         """The keys that sign checkpoints now."""
-        return self._source.current()
+        return self.source.current()
 
     @property
     def keys(self) -> LogKeys:
@@ -180,7 +180,7 @@ class Ledger:
             LogBusyError: Its turn did not come within WAIT_S; `effect` was not run.
             UnpublishedError: All is stored, but no checkpoint covers it yet.
         """
-        with traces.part("log transaction") as span, self._turn():
+        with traces.part("log transaction") as span, self.turn():
             with self._writing(self._known, opening) as (session, state):
                 # Before the commit: an entry that can never be signed must not be stored.
                 tail = self._verified(session, state, self._known)
@@ -226,7 +226,7 @@ class Ledger:
         """
         if self.engine.dialect.name != "sqlite":
             return effect()
-        with self._turn():
+        with self.turn():
             return effect()
 
     def publish_checkpoint(self) -> LogCheckpoint:
@@ -234,7 +234,7 @@ class Ledger:
 
         Raises LogMissingError: no log was begun; GuardError: the log may not be signed.
         """
-        with self._turn():
+        with self.turn():
             self._publish(self._known)
             return self.latest()
 
@@ -245,7 +245,7 @@ class Ledger:
         log before.
         """
         first = Checkpoint(self.origin, 0, EMPTY_ROOT)
-        with self._turn(), self._writing() as (session, state):
+        with self.turn(), self._writing() as (session, state):
             if state.published is not None or state.size:
                 raise LogExistsError("the database already holds a log, and keeps it")
             try:
@@ -266,7 +266,7 @@ class Ledger:
                 names the remedy.
             KeyMissingError: entries.key belongs to another log.
         """
-        with self._turn():
+        with self.turn():
             with self._writing() as (session, state):
                 self._require_own_key(session)
                 stored = self._open_stored(self._require_latest(session))
@@ -282,7 +282,7 @@ class Ledger:
 
         For `app.ledger.recover`, which proves what it writes against the guard.
         """
-        with self._turn(), Session(self.engine, expire_on_commit=False) as session:
+        with self.turn(), Session(self.engine, expire_on_commit=False) as session:
             lock.take_lock(session)
             yield session
 
@@ -523,7 +523,8 @@ class Ledger:
         )
 
     @contextmanager
-    def _turn(self) -> Iterator[None]:
+    def turn(self) -> Iterator[None]:
+        """Keep this process's other threads from the log. Raises LogBusyError after WAIT_S."""
         assert self._holder != threading.get_ident(), "transactions do not nest"
         begun = perf_counter()
         if not self._lock.acquire(timeout=WAIT_S):
@@ -542,10 +543,10 @@ class Ledger:
         with Session(self._locking, expire_on_commit=False) as session:
             begun = perf_counter()
             size = None if known is None else known.peaks.size
-            if alone := self._contended:
-                self._contended = lock.lock_alone(session)
+            if alone := self.contended:
+                self.contended = lock.lock_alone(session)
             state = lock.lock_log(session, size, opening(), locked=alone)
-            self._contended |= state.contended
+            self.contended |= state.contended
             LOCK_WAIT.observe(self._waited + perf_counter() - begun)
             self._waited = 0.0  # for the turn's second transaction
             yield session, state

@@ -114,10 +114,10 @@ def _failure(session: Session, row: Round, step: Step, sent: list[RoundMember]) 
             "release-incomplete: a member dropped out that holds some of the records of a "
             "request whose others were released; open a new round"
         )
-    return _too_few(row, sent)
+    return too_few(row, sent)
 
 
-def _too_few(row: Round, sent: list[RoundMember]) -> str | None:
+def too_few(row: Round, sent: list[RoundMember]) -> str | None:
     """Return why the members would refuse to unmask this sum, None if they would not."""
     moved = [member.moved for member in sent if member.moved]
     least, rows = row.plan["least_contributors"], row.plan["least_rows"]

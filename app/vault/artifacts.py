@@ -144,7 +144,7 @@ class ArtifactStore:
         """
         self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         artifact_id = str(uuid.uuid4())
-        with open_durably(self._path(artifact_id)) as file:
+        with open_durably(self.path(artifact_id)) as file:
             staged = StagedArtifact(kind, file, artifact_id)
             yield staged
             staged.finish()
@@ -165,7 +165,7 @@ class ArtifactStore:
 
     def discard(self, staged: StagedArtifact) -> None:
         """Remove the file of a staged artifact that certainly has no row."""
-        self._path(staged.id).unlink(missing_ok=True)
+        self.path(staged.id).unlink(missing_ok=True)
 
     def get(self, session: Session, artifact_id: str) -> bytes:
         """Return an artifact's content.
@@ -235,7 +235,7 @@ class ArtifactStore:
         while owed:
             for artifact_id in filter(is_file_name, owed):
                 # Another process may remove it at the same time.
-                self._path(artifact_id).unlink(missing_ok=True)
+                self.path(artifact_id).unlink(missing_ok=True)
             if self._directory.is_dir():
                 # Before the rows are marked: a marked row's file is never removed again.
                 sync_directory(self._directory)
@@ -300,7 +300,7 @@ class ArtifactStore:
             absent = sorted(
                 one
                 for one in self._lost
-                if not is_file_name(one) or not self._path(one).exists()
+                if not is_file_name(one) or not self.path(one).exists()
             )
             # An artifact may have been shredded, and its file removed, since the query.
             self._lost = _sort(engine, absent)[0]
@@ -350,7 +350,7 @@ class ArtifactStore:
         Write access to the directory could place a file that takes all memory to read.
         """
         try:
-            file = os.fdopen(open_plain(self._path(artifact.id)), "rb")
+            file = os.fdopen(open_plain(self.path(artifact.id)), "rb")
         except FileNotFoundError:
             raise SealError(MISSING) from None
         if os.fstat(file.fileno()).st_size != artifact.size + OVERHEAD:
@@ -358,7 +358,8 @@ class ArtifactStore:
             raise SealError("an artifact has another size than it was stored with: " + RESTORE)
         return file
 
-    def _path(self, artifact_id: str) -> Path:
+    def path(self, artifact_id: str) -> Path:
+        """Return the file of an artifact. Raises NotStoredError: the id names no file here."""
         if not is_file_name(artifact_id):
             raise NotStoredError("no artifact has such an id: run `lethe log fsck`")
         return self._directory / artifact_id

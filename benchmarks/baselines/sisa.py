@@ -55,7 +55,7 @@ class Shard:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Sharded:
+class SisaModel:
     """Shards by number, those without any client left out; what they took."""
 
     shards: Mapping[int, Shard]
@@ -85,14 +85,14 @@ class Sharded:
 class ShardedCase(UnlearningCase):
     """A case of a model that was trained in shards, with them."""
 
-    sharded: Sharded | None = None
+    sharded: SisaModel | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Ensemble(Unlearned):
     """What SISA returns: the ensemble, and the shards for the next request."""
 
-    sharded: Sharded
+    sharded: SisaModel
 
     @property
     def members(self) -> tuple[Weights, ...]:
@@ -145,7 +145,7 @@ class Sisa:
         engine: Engine,
         *,
         data: str = "",
-    ) -> Sharded:
+    ) -> SisaModel:
         """Return the shards of clients with so many rows. Raises as `fedavg.rounds.train`."""
         shards, work = {}, Work()
         for number, slices in self._placed(clients, config.seed).items():
@@ -154,9 +154,9 @@ class Sisa:
                 network, start, number, slices, clients, config, engine, data
             )
             shards[number], work = Shard(ladder), work + spent
-        return Sharded(shards, work)
+        return SisaModel(shards, work)
 
-    def replay(self, case: UnlearningCase, hooks: Hooks | None = None) -> tuple[Sharded, int]:
+    def replay(self, case: UnlearningCase, hooks: Hooks | None = None) -> tuple[SisaModel, int]:
         """Return the shards without what the request names, and how many were touched.
 
         Raises as `run`.
@@ -191,7 +191,7 @@ class Sisa:
                 kept[number], work = Shard(ladder), work + spent
             if hooks is not None and hooks.tell is not None:
                 hooks.tell(Tick("retrain", done, len(first)))
-        return Sharded(dict(sorted(kept.items())), work), len(first)
+        return SisaModel(dict(sorted(kept.items())), work), len(first)
 
     def run(self, case: UnlearningCase, hooks: Hooks | None = None) -> Ensemble:
         """Return the ensemble without what the request names.
@@ -259,7 +259,7 @@ class Sisa:
             ladder, work = (*ladder, trained.weights), work + trained.work
         return ladder, work
 
-    def _check(self, case: UnlearningCase, sharded: Sharded) -> None:
+    def _check(self, case: UnlearningCase, sharded: SisaModel) -> None:
         everybody = {**case.retained.rows, **dict.fromkeys(case.request.targets, 0)}
         placed = self._placed(everybody, case.config.seed)
         whole = all(

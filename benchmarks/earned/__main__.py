@@ -20,8 +20,8 @@ import torch
 
 from benchmarks.earned import page
 from benchmarks.earned.images import images_world
-from benchmarks.earned.measure import World, judged, make_world, unlearned
-from benchmarks.earned.page import Area, Line, line_of
+from benchmarks.earned.measure import TrainedFederation, judged, make_world, unlearned
+from benchmarks.earned.page import Area, VerdictLine, line_of
 from benchmarks.earned.task import GONE, manifest, rows
 from benchmarks.soundness.report import BEGIN, END
 from lethe.certificates.bundle import parse_bundle
@@ -73,7 +73,7 @@ def main(
     page.draw(out / page.FIGURE)
 
 
-def measured(world: World, setting: str, seed: int) -> list[Line]:
+def measured(world: TrainedFederation, setting: str, seed: int) -> list[VerdictLine]:
     """Return the verdict on each method. seed: of the verifier, and of generated rows."""
     found = []
     for method in METHODS:
@@ -96,7 +96,7 @@ def measured(world: World, setting: str, seed: int) -> list[Line]:
     return found
 
 
-def certified(bundle: bytes, setting: str, seconds: float) -> Line:
+def certified(bundle: bytes, setting: str, seconds: float) -> VerdictLine:
     """Return the line of a certificate: its verdict, or that of the first refuted attempt."""
     said = parse_statement(parse_bundle(bundle).payload).predicate
     method, result, checks = said.method.id, "PASS", list(said.checks)
@@ -127,7 +127,7 @@ def certified(bundle: bytes, setting: str, seconds: float) -> Line:
     )
 
 
-def together(lines: list[Line], more: list[Line]) -> list[Line]:
+def together(lines: list[VerdictLine], more: list[VerdictLine]) -> list[VerdictLine]:
     """Return all lines, the later one of each setting, run, method and seed."""
     found = {(one.setting, one.run, one.method, one.seed): one for one in [*lines, *more]}
     return [found[key] for key in sorted(found, key=_place)]
@@ -138,18 +138,18 @@ def _place(key: tuple[str, str, str, int]) -> tuple[str, str, int, int]:
     return run, setting, METHODS.index(method), seed
 
 
-def format_lines(lines: list[Line]) -> str:
+def format_lines(lines: list[VerdictLine]) -> str:
     """Return lines as JSON."""
     return json.dumps([asdict(line) for line in lines], indent=1) + "\n"
 
 
-def parse_lines(text: str) -> list[Line]:
+def parse_lines(text: str) -> list[VerdictLine]:
     """Read what `format_lines` wrote."""
     found = []
     for one in json.loads(text):
         before, after = (Area(**one.pop(name)) for name in ("before", "after"))
         low, high = one.pop("lost")
-        found.append(Line(**one, before=before, after=after, lost=(low, high)))
+        found.append(VerdictLine(**one, before=before, after=after, lost=(low, high)))
     return found
 
 

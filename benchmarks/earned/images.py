@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.earned.measure import World, make_world
+from benchmarks.earned.measure import TrainedFederation, make_world
 from workers.data.image_npz import load_image_npz
 from workers.demo.network import IMAGES, drawn, prepare
 from workers.training.fedavg.client.data import tensors_of
@@ -15,7 +15,7 @@ from workers.training.fedavg.client.data import tensors_of
 NATURAL = {"recovery": {"rounds": 4, "epochs": 1.0}}
 
 
-def images_world(file: Path) -> World:
+def images_world(file: Path) -> TrainedFederation:
     """Return the trained federation of a file's images; the largest client is to be forgotten.
 
     Raises ModelError: the file cannot be used.

@@ -36,7 +36,7 @@ FILE, OTHER, ROWS = "00" * 32, "11" * 32, "22" * 32
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class World:
+class TrainedFederation:
     """A federation, trained as its manifest says; the rows of `target` are to be forgotten."""
 
     manifest: Mapping[str, Any]
@@ -49,7 +49,9 @@ class World:
     seconds: float
 
 
-def make_world(manifest: Mapping[str, Any], arrays: Mapping[str, Any], target: str) -> World:
+def make_world(
+    manifest: Mapping[str, Any], arrays: Mapping[str, Any], target: str
+) -> TrainedFederation:
     """Deal rows as the service does, and train on those that are not held out."""
     chosen = manifest["network"]
     named = network(chosen["id"], chosen["parameters"])
@@ -79,10 +81,12 @@ def make_world(manifest: Mapping[str, Any], arrays: Mapping[str, Any], target: s
     engine = InProcess(clients, threads=1)
     before = train(named, sizes(clients), training, engine).weights
     seconds = time.perf_counter() - started
-    return World(manifest, named, training, clients, unseen, target, before, seconds)
+    return TrainedFederation(
+        manifest, named, training, clients, unseen, target, before, seconds
+    )
 
 
-def unlearned(world: World, method: str) -> tuple[Weights, float]:
+def unlearned(world: TrainedFederation, method: str) -> tuple[Weights, float]:
     """Return the model after a method with the registered settings, and its seconds.
 
     "no step" is the model as it was, "retrain" the one that never saw the rows.
@@ -109,7 +113,7 @@ def unlearned(world: World, method: str) -> tuple[Weights, float]:
     return found.weights, time.perf_counter() - started
 
 
-def judged(world: World, after: Weights, seed: int = 0) -> Report:
+def judged(world: TrainedFederation, after: Weights, seed: int = 0) -> Report:
     """Return the verdict on a published model; seed: which rows are matched and sampled."""
     forget = world.clients[world.target]
     pool = _joined(world.unseen)

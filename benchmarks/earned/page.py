@@ -35,7 +35,7 @@ class Area:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class VerdictLine:
     """One verdict. before: of the attack that found least. after: of the one furthest from ½.
 
     run: "service" for a certificate, "verifier" without a service. lost: accuracy in points,
@@ -66,7 +66,7 @@ def line_of(
     seed: int,
     seconds: float,
     training: float | None,
-) -> Line:
+) -> VerdictLine:
     """Return the line of a verdict. Raises ValueError if the samples did not allow one."""
     named = {check.name: check for check in checks}
     pairs = PAIRS.search(named["samples"].value)
@@ -79,7 +79,7 @@ def line_of(
         100 * float(named[name].value.split()[1].rstrip(":"))
         for name in ("retained-accuracy", "test-accuracy")
     ]
-    return Line(
+    return VerdictLine(
         setting,
         run,
         method,
@@ -144,7 +144,7 @@ def draw(file: Path) -> None:
     figure.savefig(file, dpi=110, metadata={"Software": ""})
 
 
-def render(lines: Sequence[Line]) -> str:
+def render(lines: Sequence[VerdictLine]) -> str:
     """Return the generated part of the page."""
     return "\n".join(
         [
@@ -188,7 +188,7 @@ HEAD = (
 WHAT = ("AUC before at least", "off ½ after at most")
 
 
-def _row(line: Line) -> Iterable[str]:
+def _row(line: VerdictLine) -> Iterable[str]:
     return (
         line.setting,
         line.run,
@@ -204,7 +204,7 @@ def _row(line: Line) -> Iterable[str]:
     )
 
 
-def _areas(line: Line) -> tuple[Area, Area]:
+def _areas(line: VerdictLine) -> tuple[Area, Area]:
     return line.before, line.after
 
 

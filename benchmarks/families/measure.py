@@ -22,7 +22,7 @@ from benchmarks.families.models import (
     Numbers,
     Program,
     Refitted,
-    Sharded,
+    ShardedRecipe,
     served_forest,
     summed,
 )
@@ -79,7 +79,7 @@ FAMILIES: Mapping[str, Family] = {
         Refitted, lambda: HistGradientBoostingClassifier(max_iter=50, random_state=0)
     ),
     "shards": Family(
-        Sharded, lambda: HistGradientBoostingClassifier(max_iter=50, random_state=0)
+        ShardedRecipe, lambda: HistGradientBoostingClassifier(max_iter=50, random_state=0)
     ),
     **{f"vectors-{kind}": _vectors(kind) for kind in vector_index.KINDS},
 }

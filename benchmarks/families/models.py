@@ -195,7 +195,7 @@ class Program(Refitted):
         return program.predict(self.file, features.astype(np.float64))
 
 
-class Sharded:
+class ShardedRecipe:
     """A recipe in shards: a deletion fits one of them, and a verdict that one once more."""
 
     def __init__(self, features: Numbers, labels: Numbers) -> None:

@@ -16,7 +16,7 @@ import time
 from pathlib import Path
 
 from benchmarks.faults.schedule import every, parse_part
-from benchmarks.fuzz.campaign import WANTED, Campaign
+from benchmarks.fuzz.campaign import WANTED, FuzzCampaign
 from benchmarks.fuzz.engine import Found, fuzz
 from benchmarks.fuzz.targets import TARGETS
 
@@ -78,7 +78,7 @@ def _is_possible(name: str) -> bool:
 
 def _go_on(arguments: argparse.Namespace, names: list[str]) -> bool:
     """Go on with a campaign; return whether it ever found a crash."""
-    campaign = Campaign(arguments.campaign)
+    campaign = FuzzCampaign(arguments.campaign)
 
     def one(name: str, runs: int, seed: int) -> Found:
         found = fuzz(TARGETS[name], runs, seed, arguments.corpus, keep=True)

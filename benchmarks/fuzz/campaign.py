@@ -20,7 +20,7 @@ WANTED = 1_000_000  # inputs of each target
 PAGE = "faults.md"  # beside the file
 
 
-class Campaign:
+class FuzzCampaign:
     """What was found so far, by target, in `file`; it is written after every batch."""
 
     def __init__(self, file: Path) -> None:

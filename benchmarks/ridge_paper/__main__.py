@@ -30,7 +30,7 @@ from benchmarks.ridge_paper.results import (
     load_or_new,
     machine,
 )
-from benchmarks.ridge_paper.task import Task
+from benchmarks.ridge_paper.task import HeadTask
 
 CACHE = Path("build") / "benchmarks"
 PAGE, FILE = "ridge.md", "ridge.json"
@@ -90,7 +90,7 @@ def main(data: tuple[Path, ...], quick: bool, only: str | None, out: Path) -> No
         raise click.ClickException("an exact ledger differs from its retraining")
 
 
-def _measure(task: Task, wanted: tuple[str, ...], results: Results, quick: bool) -> None:
+def _measure(task: HeadTask, wanted: tuple[str, ...], results: Results, quick: bool) -> None:
     """Measure the parts that run on every data set."""
     click.echo(f"{task.name}: {len(task.rows):,} rows, {task.about}", err=True)
     if "table4" in wanted:

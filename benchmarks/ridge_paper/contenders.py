@@ -11,7 +11,7 @@ from benchmarks.ridge_paper.exact import head64
 from benchmarks.ridge_paper.ledgers import Acu, Ledger, VariantA, VariantB, pooled
 from benchmarks.ridge_paper.linear_heads import FederatedHeads, Rounds
 from benchmarks.ridge_paper.partition import members
-from benchmarks.ridge_paper.task import Task
+from benchmarks.ridge_paper.task import HeadTask
 from workers.arrays import Matrix
 from workers.methods.ridge import (
     acu,
@@ -33,7 +33,7 @@ _METHODS: dict[str, Method] = {
 }
 
 
-class Contender(Protocol):
+class HeadContender(Protocol):
     """A head that follows its rows; starts trained on all rows of the task."""
 
     def change(self, index: Positions, sign: int) -> None:
@@ -42,14 +42,14 @@ class Contender(Protocol):
     def head(self) -> Matrix:
         """Return the present head (d, c) float64."""
 
-    def copy(self) -> "Contender":
+    def copy(self) -> "HeadContender":
         """Return another that goes on from here, independently."""
 
 
 class Paper:
     """One of the papers' float64 ledgers, trained by one message of each client."""
 
-    def __init__(self, name: str, task: Task, owners: Positions) -> None:
+    def __init__(self, name: str, task: HeadTask, owners: Positions) -> None:
         self._task = task
         d, c, penalty = task.config.dimension, task.config.classes, task.config.penalty
         clients = members(owners)
@@ -83,7 +83,7 @@ class Paper:
 class Ours:
     """A method of this project: exact statistics, and a head that is proven every time."""
 
-    def __init__(self, name: str, task: Task) -> None:
+    def __init__(self, name: str, task: HeadTask) -> None:
         self._method, self._task = _METHODS[name], task
         self.state: RidgeState = self._method.refit(task.config, [task.rows]).state
         self.resets = 0
@@ -113,9 +113,9 @@ class Ours:
 class Start:
     """All contenders trained on a task's rows once, to begin any number of streams from."""
 
-    def __init__(self, task: Task, rounds: Rounds) -> None:
+    def __init__(self, task: HeadTask, rounds: Rounds) -> None:
         self.task, self.owners, self._rounds = task, task.owners(CLIENTS), rounds
-        self._trained: dict[str, Contender] = {
+        self._trained: dict[str, HeadContender] = {
             **{name: Paper(name, task, self.owners) for name in PAPER},
             **{name: Ours(name, task) for name in OURS},
         }
@@ -125,6 +125,6 @@ class Start:
         """FedAvg, FATS and Exact-Fun, trained when they are first asked for."""
         return FederatedHeads(self.task, self.owners, self._rounds)
 
-    def contenders(self, names: tuple[str, ...] = PAPER + OURS) -> dict[str, Contender]:
+    def contenders(self, names: tuple[str, ...] = PAPER + OURS) -> dict[str, HeadContender]:
         """Return fresh contenders by name."""
         return {name: self._trained[name].copy() for name in names}

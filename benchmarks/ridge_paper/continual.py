@@ -149,13 +149,13 @@ def _gradient_heads(
     after_each: Callable[[], None],
 ) -> None:
     kept = linear.rows.only(torch.from_numpy(sets.keep))
-    original = _trained(linear, linear.rows, rounds, seed=0)
-    retrained = _trained(linear, kept, rounds, seed=0)
+    original = trained(linear, linear.rows, rounds, seed=0)
+    retrained = trained(linear, kept, rounds, seed=0)
     reference = _of_weights(sets, retrained)
     found.reference["SGD"] = reference
     for name, weights in {
         NO_METHOD: original,
-        ANOTHER_SEED: _trained(linear, kept, rounds, seed=1),
+        ANOTHER_SEED: trained(linear, kept, rounds, seed=1),
     }.items():
         found.gaps[name] = _gaps(sets, weights, retrained, reference)
     for name, method in BASELINES.items():
@@ -261,7 +261,8 @@ def _differences(
     return gaps | {"weights": float(np.linalg.norm(apart)) / reference["weights"]}
 
 
-def _trained(linear: LinearTask, rows: ClientData, rounds: int, seed: int) -> Weights:
+def trained(linear: LinearTask, rows: ClientData, rounds: int, seed: int) -> Weights:
+    """Return the head that this many rounds on rows end with."""
     held = {HOLDER: rows}
     engine = InProcess(held, "cpu", threads=1)
     return train(linear.network, sizes(held), config_of(rounds, seed), engine).state.weights

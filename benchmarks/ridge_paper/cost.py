@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from statistics import median
 
 from benchmarks import fast_verification, ridge_updates
-from benchmarks.common import Line, Problem, Size, make_problem, refit, seconds
+from benchmarks.common import Line, Problem, ProblemSize, make_problem, refit, seconds
 
-FULL, QUICK = Size(50_000, 768, 100, 5), Size(4_000, 192, 20, 3)
+FULL, QUICK = ProblemSize(50_000, 768, 100, 5), ProblemSize(4_000, 192, 20, 3)
 BOUNDED = "Variant B, with bound, n "
 
 
 @dataclass(slots=True)
-class Cost:
+class ClaimedCosts:
     """Claims with their targets, medians in seconds, and the times by n.
 
     sizes holds n; deletion the seconds of a deletion by ridge-woodbury with its proven
@@ -32,7 +32,7 @@ class Cost:
     refits: list[float]
 
 
-def measure(quick: bool) -> Cost:
+def measure(quick: bool) -> ClaimedCosts:
     """Return what one deletion costs."""
     size = QUICK if quick else FULL
     problem = make_problem(size)
@@ -41,7 +41,7 @@ def measure(quick: bool) -> Cost:
     sizes = [
         int(name.removeprefix(BOUNDED)) for name in update_medians if name.startswith(BOUNDED)
     ]
-    return Cost(
+    return ClaimedCosts(
         n=size.n,
         d=size.d,
         c=size.c,

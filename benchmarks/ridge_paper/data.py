@@ -15,7 +15,7 @@ import click
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.ridge_paper.task import Task, make_task
+from benchmarks.ridge_paper.task import HeadTask, make_task
 from workers.arrays import Labels
 from workers.data.digits import load_digits
 from workers.data.extractors.random_relu import RandomRelu
@@ -30,7 +30,7 @@ BASE_SHARE = 1 / 3  # of the colour images, set aside to train the network on
 QUICK_ROWS = 3000
 
 
-def load(paths: list[Path], quick: bool, cache: Path) -> list[Task]:
+def load(paths: list[Path], quick: bool, cache: Path) -> list[HeadTask]:
     """Return a task for each file, or for each .npz in a directory; digits for no path.
 
     Raises click.ClickException, naming the file, for one of another kind.
@@ -47,7 +47,7 @@ def load(paths: list[Path], quick: bool, cache: Path) -> list[Task]:
     return [read(file, quick, cache) for file in files]
 
 
-def read(file: Path, quick: bool, cache: Path) -> Task:
+def read(file: Path, quick: bool, cache: Path) -> HeadTask:
     """Return the task in a file; its kind is told by the arrays. Raises as `load`."""
     with np.load(file, allow_pickle=False) as archive:
         names = set(archive.files)
@@ -64,7 +64,7 @@ def read(file: Path, quick: bool, cache: Path) -> Task:
     raise click.ClickException(f"{file.name}: images must be (n, h, w) or (n, h, w, 3)")
 
 
-def digits(width: int) -> Task:
+def digits(width: int) -> HeadTask:
     """Return scikit-learn's digits with random features: data that is always there."""
     data = load_digits()
     extractor = RandomRelu(data.features.shape[1], width, 0, 1 / 16)
@@ -78,7 +78,7 @@ def digits(width: int) -> Task:
     )
 
 
-def from_federation(name: str, data: Federation, quick: bool) -> Task:
+def from_federation(name: str, data: Federation, quick: bool) -> HeadTask:
     """Return the task of features that have natural clients; held-out rows are the test."""
     train, test = np.flatnonzero(~data.is_test), np.flatnonzero(data.is_test)
     if quick:
@@ -94,7 +94,7 @@ def from_federation(name: str, data: Federation, quick: bool) -> Task:
     )
 
 
-def grey_images(name: str, arrays: dict[str, NDArray[Any]], width: int) -> Task:
+def grey_images(name: str, arrays: dict[str, NDArray[Any]], width: int) -> HeadTask:
     """Return pixels through a frozen random projection with ReLU, no training at all."""
     train, test = _pixels(arrays["train_images"]), _pixels(arrays["test_images"])
     extractor = RandomRelu(train.shape[1], width, 0, CONTRAST)
@@ -107,7 +107,9 @@ def grey_images(name: str, arrays: dict[str, NDArray[Any]], width: int) -> Task:
     )
 
 
-def colour_images(name: str, arrays: dict[str, NDArray[Any]], quick: bool, cache: Path) -> Task:
+def colour_images(
+    name: str, arrays: dict[str, NDArray[Any]], quick: bool, cache: Path
+) -> HeadTask:
     """Return features of a network trained on the first third, which is never federated."""
     # Torch is needed here and nowhere else.
     from benchmarks.ridge_paper.network import Images, network_features

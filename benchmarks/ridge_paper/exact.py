@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.ridge_paper.task import Task
+from benchmarks.ridge_paper.task import HeadTask
 from workers.arrays import Matrix, Rows
 from workers.artifacts import encode_head
 from workers.methods.ridge.base import RidgeConfig, RidgeState
@@ -50,7 +50,7 @@ def bits_apart(left: bytes, right: bytes) -> int:
     return int(np.bitwise_count(a ^ b).sum()) + 8 * (len(left) + len(right) - 2 * common)
 
 
-def retrained(task: Task, keep: NDArray[np.bool_] | None = None) -> RidgeState:
+def retrained(task: HeadTask, keep: NDArray[np.bool_] | None = None) -> RidgeState:
     """Return the state of training from scratch on the kept rows, last rows first."""
     index = np.arange(len(task.rows)) if keep is None else np.flatnonzero(keep)
     rows = task.some(index[::-1])
@@ -61,7 +61,7 @@ def retrained(task: Task, keep: NDArray[np.bool_] | None = None) -> RidgeState:
     return METHOD.refit(task.config, blocks).state
 
 
-def federated(task: Task, clients: Iterable[NDArray[np.int64]]) -> RidgeState:
+def federated(task: HeadTask, clients: Iterable[NDArray[np.int64]]) -> RidgeState:
     """Return the state of one round in which each client sends its integer statistics."""
     d, c, bits = task.config.dimension, task.config.classes, task.config.bits
     total: RidgeStatistics | None = None

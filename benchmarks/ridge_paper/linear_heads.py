@@ -18,7 +18,7 @@ from benchmarks.baselines.exact_fun import ExactFun
 from benchmarks.baselines.fats import Fats
 from benchmarks.baselines.history import PastRound, RecordedCase
 from benchmarks.common import timed
-from benchmarks.ridge_paper.task import Task
+from benchmarks.ridge_paper.task import HeadTask
 from workers.methods.network.base import Side, UnlearningRequest
 from workers.training.fedavg.base import ClientData, Work
 from workers.training.fedavg.config import LocalConfig, TrainingConfig
@@ -52,7 +52,7 @@ QUICK = Rounds((10, 20), (10, 20), (10, 5, 64))
 class LinearTask:
     """A task's rows as torch sees them. inputs (n, d) float32, targets (n,) int64."""
 
-    task: Task
+    task: HeadTask
 
     @cached_property
     def factor(self) -> float:
@@ -131,7 +131,7 @@ class FederatedHeads:
     """
 
     def __init__(
-        self, task: Task, owners: NDArray[np.int64], rounds: Rounds, step: float = STEP
+        self, task: HeadTask, owners: NDArray[np.int64], rounds: Rounds, step: float = STEP
     ) -> None:
         self.linear, self.rounds, self._owners = LinearTask(task), rounds, owners
         self._clients = self.linear.clients(owners)

@@ -12,7 +12,7 @@ import numpy as np
 
 from benchmarks import ridge_sketches
 from benchmarks.ridge_paper.ledgers import factor_message
-from benchmarks.ridge_paper.task import Task
+from benchmarks.ridge_paper.task import HeadTask
 from workers.arrays import Rows
 from workers.methods.ridge.sketches.kinds import known
 from workers.methods.ridge.statistics.gram import accumulate
@@ -52,7 +52,7 @@ class Messages:
     sketches: list[Sketch]
 
 
-def measure(task: Task) -> Messages:
+def measure(task: HeadTask) -> Messages:
     """Return what messages about rows of a task take, and what sketches of them cost."""
     config = task.config
     return Messages(
@@ -60,7 +60,7 @@ def measure(task: Task) -> Messages:
     )
 
 
-def _sizes(task: Task) -> dict[str, dict[str, int]]:
+def _sizes(task: HeadTask) -> dict[str, dict[str, int]]:
     d, c = task.config.dimension, task.config.classes
     found: dict[str, dict[str, int]] = {}
     for count in CHUNKS:
@@ -78,7 +78,7 @@ def _sizes(task: Task) -> dict[str, dict[str, int]]:
     return found
 
 
-def _sketches(task: Task) -> Iterator[Sketch]:
+def _sketches(task: HeadTask) -> Iterator[Sketch]:
     deletion = _deletion(task)
     triangle = 8 * task.config.dimension * (task.config.dimension + 1) // 2
     for kind in known():
@@ -93,7 +93,7 @@ def _sketches(task: Task) -> Iterator[Sketch]:
             yield sketch
 
 
-def _deletion(task: Task) -> ridge_sketches.Deletion:
+def _deletion(task: HeadTask) -> ridge_sketches.Deletion:
     d, c = task.config.dimension, task.config.classes
     batch = task.some(task.stream(BATCH, seed=3))
     before, change = accumulate([task.rows], d, c), accumulate([batch], d, c)

@@ -12,10 +12,10 @@ from matplotlib.ticker import MaxNLocator
 from benchmarks.ridge_paper.chunks import Chunks
 from benchmarks.ridge_paper.contenders import REFIT
 from benchmarks.ridge_paper.continual import ANALYTIC, BASELINES, COURSE, Continual
-from benchmarks.ridge_paper.cost import Cost
+from benchmarks.ridge_paper.cost import ClaimedCosts
 from benchmarks.ridge_paper.linear_heads import EXACT_FUN, FATS, FEDAVG, FEDERATED
 from benchmarks.ridge_paper.results import Results
-from benchmarks.ridge_paper.stream import Stream
+from benchmarks.ridge_paper.stream import StreamResult
 from benchmarks.ridge_paper.width import KINDS, Width
 
 PANEL = (3.6, 2.7)  # inches
@@ -189,7 +189,7 @@ def _titled(figure: Figure, grid: list[list[Axes]], leaving: Sequence[tuple[str,
     _legend(figure, grid[-1][:1], 3)
 
 
-def _stream(runs: list[Stream]) -> Figure:
+def _stream(runs: list[StreamResult]) -> Figure:
     figure, grid = _grid(1, len(runs))
     for axes, run in zip(grid[0], runs, strict=True):
         for name in STYLES:
@@ -250,7 +250,7 @@ def _width(rows: list[Width]) -> Figure:
     return figure
 
 
-def _by_n(cost: Cost) -> Figure:
+def _by_n(cost: ClaimedCosts) -> Figure:
     figure, grid = _grid(1, 1)
     axes = grid[0][0]
     _line(axes, REFIT, cost.sizes, [1e3 * value for value in cost.refits])

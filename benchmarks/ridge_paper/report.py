@@ -18,15 +18,15 @@ from benchmarks.ridge_paper.continual import (
     Continual,
 )
 from benchmarks.ridge_paper.continual import PARTS as GAPS
-from benchmarks.ridge_paper.cost import Cost
+from benchmarks.ridge_paper.cost import ClaimedCosts
 from benchmarks.ridge_paper.linear_heads import EXACT_FUN, FATS, FEDAVG, FEDERATED
 from benchmarks.ridge_paper.messages import BATCH, Messages
 from benchmarks.ridge_paper.results import Results
 from benchmarks.ridge_paper.skips import SMALL, Skips
-from benchmarks.ridge_paper.stream import Stream
+from benchmarks.ridge_paper.stream import StreamResult
 from benchmarks.ridge_paper.table3 import CENTRAL, EXACT
-from benchmarks.ridge_paper.table3 import Row as Accuracy
-from benchmarks.ridge_paper.table4 import Row as Partition
+from benchmarks.ridge_paper.table3 import AccuracyRow as Accuracy
+from benchmarks.ridge_paper.table4 import DeviationRow as Partition
 from benchmarks.ridge_paper.width import Width
 
 BEGIN, END = "<!-- generated: begin -->", "<!-- generated: end -->"
@@ -172,7 +172,7 @@ def _table4(rows: list[Partition]) -> str:
     )
 
 
-def _table5(runs: list[Stream]) -> str:
+def _table5(runs: list[StreamResult]) -> str:
     deviations, times = [], []
     for run in runs:
         for name in (*PAPER, *OURS):
@@ -215,7 +215,7 @@ def _table5(runs: list[Stream]) -> str:
     )
 
 
-def _skips(runs: list[Skips], streams: list[Stream]) -> str:
+def _skips(runs: list[Skips], streams: list[StreamResult]) -> str:
     body = [
         (
             run.data,
@@ -362,7 +362,7 @@ def _accuracies(found: Mapping[str, float]) -> str:
     )
 
 
-def _messages(rows: list[Messages], streams: list[Stream]) -> str:
+def _messages(rows: list[Messages], streams: list[StreamResult]) -> str:
     kinds = list(next(iter(rows[0].bytes.values())))
     took = {run.data: run for run in streams}
     body = [
@@ -403,7 +403,7 @@ def _messages(rows: list[Messages], streams: list[Stream]) -> str:
     )
 
 
-def _server(row: Messages, rows: int, name: str, stream: Stream | None) -> str:
+def _server(row: Messages, rows: int, name: str, stream: StreamResult | None) -> str:
     """Return the operations of the server for one request, and its milliseconds if timed."""
     found = f"{operations(name, rows, row.dimension, row.classes):.1e}"
     if rows != 1 or stream is None:
@@ -477,7 +477,7 @@ def _width(rows: list[Width]) -> str:
     )
 
 
-def _cost(cost: Cost) -> str:
+def _cost(cost: ClaimedCosts) -> str:
     claims = [
         (line.name, _number(line.value), line.target, "met" if line.met else "**not met**")
         for line in cost.claims

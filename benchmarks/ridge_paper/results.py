@@ -12,12 +12,12 @@ import numpy as np
 from benchmarks.common import Line
 from benchmarks.ridge_paper.chunks import Chunks
 from benchmarks.ridge_paper.continual import Continual
-from benchmarks.ridge_paper.cost import Cost
+from benchmarks.ridge_paper.cost import ClaimedCosts
 from benchmarks.ridge_paper.messages import Messages, Sketch
 from benchmarks.ridge_paper.skips import Skips
-from benchmarks.ridge_paper.stream import Stream
-from benchmarks.ridge_paper.table3 import Row as Accuracy
-from benchmarks.ridge_paper.table4 import Row as Partition
+from benchmarks.ridge_paper.stream import StreamResult
+from benchmarks.ridge_paper.table3 import AccuracyRow as Accuracy
+from benchmarks.ridge_paper.table4 import DeviationRow as Partition
 from benchmarks.ridge_paper.width import Width
 
 PARTS = (
@@ -34,13 +34,13 @@ class Results:
     seconds: dict[str, float] = field(default_factory=dict)
     table3: list[Accuracy] = field(default_factory=list)
     table4: list[Partition] = field(default_factory=list)
-    stream: list[Stream] = field(default_factory=list)
+    stream: list[StreamResult] = field(default_factory=list)
     skips: list[Skips] = field(default_factory=list)
     chunks: list[Chunks] = field(default_factory=list)
     continual: list[Continual] = field(default_factory=list)
     width: list[Width] = field(default_factory=list)
     messages: list[Messages] = field(default_factory=list)
-    cost: list[Cost] = field(default_factory=list)
+    cost: list[ClaimedCosts] = field(default_factory=list)
 
     def exact_bits(self) -> list[int]:
         """Return all counts of bits between an exact ledger and its retraining."""
@@ -70,13 +70,13 @@ def parse_results(text: str) -> Results:
     kinds: dict[str, Any] = {
         "table3": Accuracy,
         "table4": Partition,
-        "stream": Stream,
+        "stream": StreamResult,
         "skips": Skips,
         "chunks": Chunks,
         "continual": Continual,
         "width": Width,
         "messages": Messages,
-        "cost": Cost,
+        "cost": ClaimedCosts,
     }
     for part, kind in kinds.items():
         data[part] = [kind(**row) for row in data.get(part, [])]

@@ -20,7 +20,7 @@ from benchmarks.ridge_paper.contenders import (
     OURS,
     PAPER,
     REFIT,
-    Contender,
+    HeadContender,
     Ours,
     Positions,
     Start,
@@ -28,14 +28,14 @@ from benchmarks.ridge_paper.contenders import (
 from benchmarks.ridge_paper.exact import files, head64, retrained
 from benchmarks.ridge_paper.ledgers import deviation
 from benchmarks.ridge_paper.linear_heads import FEDERATED
-from benchmarks.ridge_paper.task import Task
+from benchmarks.ridge_paper.task import HeadTask
 
 TURN = 10
 FEDERATED_TURNS = 10
 
 
 @dataclass(slots=True)
-class Stream:
+class StreamResult:
     """What one data set's stream gave.
 
     seconds: of each of the deletions, by contender; for the retrainings the seconds of
@@ -65,14 +65,14 @@ class Stream:
         return float(np.median(np.array(self.seconds[slow]) / mine))
 
 
-def measure(begin: Start, quick: bool) -> Stream:
+def measure(begin: Start, quick: bool) -> StreamResult:
     """Return the stream of one data set: `length` deletions, `length` additions."""
     task = begin.task
     length = 20 if quick else 200
     turn = 5 if quick else TURN
     federated_turns = 2 if quick else FEDERATED_TURNS
     contenders = begin.contenders()
-    result = Stream(task.name, length)
+    result = StreamResult(task.name, length)
     result.deviation = {name: [] for name in contenders}
     result.bound = {name: [] for name in OURS}
     result.seconds = {name: [] for name in (*contenders, REFIT, *FEDERATED)}
@@ -112,7 +112,7 @@ def measure(begin: Start, quick: bool) -> Stream:
     return result
 
 
-def _each(contender: Contender, part: Positions, sign: int) -> list[float]:
+def _each(contender: HeadContender, part: Positions, sign: int) -> list[float]:
     sleep(PAUSE)
     times = []
     for position in part:
@@ -123,11 +123,11 @@ def _each(contender: Contender, part: Positions, sign: int) -> list[float]:
 
 
 def _compare(
-    result: Stream,
+    result: StreamResult,
     checkpoint: str,
-    task: Task,
+    task: HeadTask,
     keep: NDArray[np.bool_],
-    contenders: Mapping[str, Contender],
+    contenders: Mapping[str, HeadContender],
 ) -> None:
     result.checkpoints.append(checkpoint)
     central = refit(task.features[keep], task.targets[keep], task.config.penalty)

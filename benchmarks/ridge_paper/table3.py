@@ -16,7 +16,7 @@ CENTRAL, EXACT = "central ridge", "exact ledger"
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class AccuracyRow:
     """Test accuracy on one data set by each method, and what the data set is."""
 
     data: str
@@ -28,7 +28,7 @@ class Row:
     accuracy: dict[str, float]
 
 
-def measure(start: Start) -> Row:
+def measure(start: Start) -> AccuracyRow:
     """Return the table's row for one data set, whose contenders are trained already."""
     task, config = start.task, start.task.config
     exact = federated(task, members(start.owners))
@@ -37,7 +37,7 @@ def measure(start: Start) -> Row:
         **{name: ledger.head() for name, ledger in start.contenders(PAPER).items()},
         EXACT: head64(exact),
     }
-    return Row(
+    return AccuracyRow(
         data=task.name,
         about=task.about,
         rows=len(task.rows),

@@ -15,14 +15,14 @@ from benchmarks.common import refit
 from benchmarks.ridge_paper.exact import federated, files, head64, retrained
 from benchmarks.ridge_paper.ledgers import Float, VariantA, VariantB, deviation, pooled
 from benchmarks.ridge_paper.partition import members
-from benchmarks.ridge_paper.task import Task
+from benchmarks.ridge_paper.task import HeadTask
 from workers.arrays import Matrix
 
 PRECISIONS: dict[str, Float] = {"fp32": np.float32, "fp64": np.float64}
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class DeviationRow:
     """Deviations on one data set, each for the client counts in order.
 
     None where a ledger broke down: its system was not positive definite. exact_bits counts
@@ -38,7 +38,7 @@ class Row:
     solver: float
 
 
-def measure(task: Task, quick: bool) -> Row:
+def measure(task: HeadTask, quick: bool) -> DeviationRow:
     """Return the table's row for one data set."""
     counts = task.client_counts(quick)
     partitions = [members(task.owners(count)) for count in counts]
@@ -53,7 +53,7 @@ def measure(task: Task, quick: bool) -> Row:
     alone = retrained(task)
     states = [federated(task, clients) for clients in partitions]
     published = files(alone, task.config)
-    return Row(
+    return DeviationRow(
         data=task.name,
         clients=list(counts),
         deviation=deviations,
@@ -68,7 +68,7 @@ def measure(task: Task, quick: bool) -> Row:
 def _distance(
     variant: str,
     dtype: Float,
-    task: Task,
+    task: HeadTask,
     clients: list[NDArray[np.int64]],
     central: Matrix,
 ) -> float | None:

@@ -19,7 +19,7 @@ SKEW = 0.5  # of the Dirichlet partition, where a data set has no clients of its
 
 
 @dataclass(frozen=True, eq=False)
-class Task:
+class HeadTask:
     """Rows to learn and to test on, and whose they are.
 
     features (n, d) and test (m, d) float64 are what the backbone gave, and what every float
@@ -103,13 +103,13 @@ def make_task(
     classes: int,
     natural: Sequence[str] | NDArray[np.str_] | None = None,
     penalty: float = PENALTY,
-) -> Task:
+) -> HeadTask:
     """Return a task; the quantiser's steps come from the test rows, which nobody erases."""
     quantiser = calibrate(test[0])
     codes, saturated = quantiser.quantise(train[0])
     config = RidgeConfig(codes.shape[1], classes, quantiser.exponents, quantiser.bits, penalty)
     groups = None if natural is None else np.unique(np.asarray(natural), return_inverse=True)[1]
-    return Task(
+    return HeadTask(
         name=name,
         about=about,
         rows=Rows(codes, train[1]),

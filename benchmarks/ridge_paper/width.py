@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.ridge_paper.ledgers import ACU_ROWS, Acu, deviation
-from benchmarks.ridge_paper.task import Task, make_task
+from benchmarks.ridge_paper.task import HeadTask, make_task
 from workers.arrays import Matrix, Rows
 from workers.data.extractors.random_relu import RandomRelu
 from workers.methods.ridge import acu
@@ -59,7 +59,7 @@ class Width:
     peak: float
 
 
-def measure(task: Task, quick: bool) -> list[Width]:
+def measure(task: HeadTask, quick: bool) -> list[Width]:
     """Return what each width costs, each of both kinds in its own process."""
     rows = min(400 if quick else ROWS, len(task.rows))
     index = task.stream(rows, seed=3)
@@ -98,7 +98,7 @@ def main(path: str, width: int, kind: str) -> None:
     sys.stdout.write(json.dumps(measured) + "\n")
 
 
-def _widened(path: Path, width: int) -> Task:
+def _widened(path: Path, width: int) -> HeadTask:
     with np.load(path, allow_pickle=False) as arrays:
         features, test = arrays["features"], arrays["test"]
         labels, test_labels = arrays["labels"], arrays["test_labels"]
@@ -113,7 +113,7 @@ def _widened(path: Path, width: int) -> Task:
     return make_task("", "", (wide, labels), (held, test_labels), classes, penalty=width / 10)
 
 
-def _integers(task: Task) -> dict[str, float | None]:
+def _integers(task: HeadTask) -> dict[str, float | None]:
     config, rows, before = task.config, task.rows, _forget_peak()
 
     def part(start: int, end: int) -> Rows:
@@ -149,7 +149,7 @@ def _integers(task: Task) -> dict[str, float | None]:
     }
 
 
-def _floats(task: Task) -> dict[str, float | None]:
+def _floats(task: HeadTask) -> dict[str, float | None]:
     x, y, before = task.features, task.targets, _forget_peak()
     started = time.perf_counter()
     ledger = Acu(x.shape[1], y.shape[1], task.config.penalty)

@@ -15,7 +15,7 @@ from fastapi import FastAPI
 from sqlmodel import Field, Session, SQLModel, create_engine
 
 
-class Row(SQLModel, table=True):
+class BareRequest(SQLModel, table=True):
     """What a request for erasure would be without a ledger."""
 
     __tablename__ = "bare_rows"
@@ -45,12 +45,12 @@ def main() -> None:
             connection.execute("PRAGMA journal_mode=WAL")
             connection.execute("PRAGMA synchronous=FULL")  # durable, as Lethe's own
 
-    SQLModel.metadata.create_all(engine, tables=[Row.__table__])  # type: ignore[attr-defined]
+    SQLModel.metadata.create_all(engine, tables=[BareRequest.__table__])  # type: ignore[attr-defined]
     app = FastAPI()
 
     @app.post("/rows", status_code=202)
     def insert(wanted: Wanted) -> dict[str, str]:
-        row = Row(
+        row = BareRequest(
             id=str(uuid.uuid4()),
             model=wanted.model,
             record=wanted.record,

@@ -63,7 +63,7 @@ def _appends(folder: Path, entries: int, name: str) -> dict[str, float]:
     large = _ledger(Installation(folder / "large", {}), entries)
     built = time.perf_counter() - start
     rng = Random(0)
-    appends = _in_turns(small, large, lambda ledger: ledger.transact(_append))
+    appends = _in_turns(small, large, lambda ledger: ledger.transact(append))
     inclusions = _in_turns(small, large, lambda ledger: _prove_inclusion(ledger, rng))
     consistencies = _in_turns(small, large, lambda ledger: _prove_consistency(ledger, rng))
     return {
@@ -90,7 +90,8 @@ def _in_turns(
     return median(times[0]), median(times[1])
 
 
-def _append(tx: Transaction) -> int:
+def append(tx: Transaction) -> int:
+    """Append an entry as that of a request; returns its index."""
     return tx.append(event_leaf(RECEIVED, str(uuid.uuid4()), bytes(32), DAY))
 
 
@@ -193,7 +194,7 @@ def _mirror(folder: Path) -> dict[str, float]:
         started = _seconds(installation, "--help")
         first, verified = (_seconds(installation, *one) for one in (mirror, verify))
         for _ in range(10):  # what the second calls fetch and check
-            ledger.transact(_append)
+            ledger.transact(append)
         again, verified_again = (_seconds(installation, *one) for one in (mirror, verify))
     fsck = ("fsck", "--state", str(folder / "fsck.json"))
     checked, checked_again = (_seconds(installation, *fsck) for _ in range(2))

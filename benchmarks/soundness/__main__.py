@@ -15,7 +15,7 @@ from benchmarks.soundness import costs, empirical, exact, methods, report, retra
 from benchmarks.soundness.empirical import Facts
 from benchmarks.soundness.journal import Block, Journal
 from benchmarks.soundness.rates import Tally, rates
-from benchmarks.soundness.results import Results, format_results, lines
+from benchmarks.soundness.results import SoundnessResults, format_results, lines
 
 CACHE = Path("build") / "benchmarks" / "soundness"
 PAGE, FILE = "soundness.md", "soundness.json"
@@ -83,7 +83,7 @@ def main(
 
 def measure(
     amount: Amount, data: tuple[Path, ...], journal: Journal, *, quick: bool
-) -> Results:
+) -> SoundnessResults:
     """Return the results of all trials, those that the journal knows included."""
     tallies: list[Tally] = []
     facts: list[Facts] = []
@@ -112,7 +112,7 @@ def measure(
     for seed in range(amount.methods):
         add(f"methods {seed}", partial(methods.measure, seed, amount.methods_runs))
     sizes = costs.QUICK if quick else costs.FULL
-    return Results(
+    return SoundnessResults(
         quick,
         machine(),
         rates(tallies),
@@ -143,7 +143,7 @@ def _plain(work: Callable[[int], list[Tally]], start: int) -> Block:
     return work(start), []
 
 
-def _world(setting: worlds.Setting, seed: int, runs: int, *, everyone: bool) -> Block:
+def _world(setting: worlds.WorldSetting, seed: int, runs: int, *, everyone: bool) -> Block:
     tallies, facts = empirical.measure(setting, seed, runs, everyone=everyone)
     return tallies, [facts]
 

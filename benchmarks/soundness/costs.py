@@ -7,7 +7,7 @@ from statistics import median
 from time import process_time
 
 from app.retained_pages import RetainedSet
-from benchmarks.common import Problem, Size, make_problem, seconds
+from benchmarks.common import Problem, ProblemSize, make_problem, seconds
 from benchmarks.soundness import judging
 from benchmarks.soundness.empirical import Facts
 from benchmarks.soundness.ridge_problem import without
@@ -29,15 +29,19 @@ from workers.judge.ridge.verdict import EXACT as VERIFIER
 from workers.methods.ridge.ridge_exact import METHOD
 from workers.methods.ridge.statistics.gram import statistics_digest
 
-FULL = (Size(20_000, 96, 10, 15), Size(20_000, 256, 10, 15), Size(20_000, 768, 10, 9))
-QUICK = (Size(4_000, 96, 10, 3), Size(4_000, 384, 10, 3))
+FULL = (
+    ProblemSize(20_000, 96, 10, 15),
+    ProblemSize(20_000, 256, 10, 15),
+    ProblemSize(20_000, 768, 10, 9),
+)
+QUICK = (ProblemSize(4_000, 96, 10, 3), ProblemSize(4_000, 384, 10, 3))
 EMPIRICAL_TARGET = 0.1
 # What a verdict is measured beside, and the ratio that is asked for.
 BESIDE = {"published refit": 1.0, "exact refit": None, "scikit-learn refit": None}
 
 
 @dataclass(frozen=True, slots=True)
-class Cost:
+class VerdictCost:
     """A verdict's median seconds over those of the making, and the ratio that is asked for.
 
     ratio: of processor time for ridge heads, of time passed for networks; wall: of time
@@ -51,7 +55,7 @@ class Cost:
     wall: float | None = None
 
 
-def exact(size: Size) -> list[Cost]:
+def exact(size: ProblemSize) -> list[VerdictCost]:
     """Return the cost of judging the exact erasure of one record of n beside a refit.
 
     All checks run, the record commitments of n rows included. Contenders take turns, with
@@ -74,9 +78,9 @@ def exact(size: Size) -> list[Cost]:
         for clock in (0, 1)
     )
 
-    def cost(what: str, beside: str, target: float | None) -> Cost:
+    def cost(what: str, beside: str, target: float | None) -> VerdictCost:
         ratio, wall = (clock[what] / clock[beside] for clock in (used, passed_in))
-        return Cost(f"{what}, {about}", beside, ratio, target, wall)
+        return VerdictCost(f"{what}, {about}", beside, ratio, target, wall)
 
     verdicts = ("full verdict", "Freivalds verdict")
     return [
@@ -85,7 +89,7 @@ def exact(size: Size) -> list[Cost]:
     ]
 
 
-def empirical(facts: Sequence[Facts]) -> list[Cost]:
+def empirical(facts: Sequence[Facts]) -> list[VerdictCost]:
     """Return for each setting the median cost of a verdict beside one retraining."""
     found = []
     for setting in dict.fromkeys(fact.setting for fact in facts):
@@ -95,11 +99,11 @@ def empirical(facts: Sequence[Facts]) -> list[Cost]:
             if fact.setting == setting
         ]
         what = f"empirical verdict, {setting}"
-        found.append(Cost(what, "retraining", median(ratios), EMPIRICAL_TARGET))
+        found.append(VerdictCost(what, "retraining", median(ratios), EMPIRICAL_TARGET))
     return found
 
 
-def _contenders(problem: Problem, size: Size) -> dict[str, Callable[[], object]]:
+def _contenders(problem: Problem, size: ProblemSize) -> dict[str, Callable[[], object]]:
     rest, config = without(problem.rows, (0,)), problem.config
     state = METHOD.refit(config, [rest]).state
     found = state.statistics

@@ -19,7 +19,7 @@ from benchmarks.soundness import judging
 from benchmarks.soundness.networks import accuracy, answers, fitted
 from benchmarks.soundness.rates import Tally
 from benchmarks.soundness.updates import UPDATES, Provider, Update
-from benchmarks.soundness.worlds import Places, Setting, World, make_world
+from benchmarks.soundness.worlds import Places, World, WorldSetting, make_world
 from workers.arrays import Matrix
 from workers.judge.base import PurgeClaim, RetainedSetClaim, UpdateClaim
 from workers.judge.merkle import merkle_root
@@ -102,7 +102,7 @@ class Scene:
 
 
 def measure(
-    setting: Setting, seed: int, runs: int, *, everyone: bool = True
+    setting: WorldSetting, seed: int, runs: int, *, everyone: bool = True
 ) -> tuple[list[Tally], Facts]:
     """Return the verdicts on each provider in one world, and the world's facts.
 

@@ -7,7 +7,7 @@ and models; within a world every run draws pairs and samples anew, so its runs a
 
 from time import perf_counter
 
-from benchmarks.earned.measure import World, judged, make_world, unlearned
+from benchmarks.earned.measure import TrainedFederation, judged, make_world, unlearned
 from benchmarks.earned.task import GONE, manifest, rows
 from benchmarks.soundness import judging
 from benchmarks.soundness.empirical import Facts
@@ -40,7 +40,7 @@ def measure(seed: int, runs: int) -> tuple[list[Tally], list[Facts]]:
     return tallies, [facts]
 
 
-def _gap(world: World) -> float:
+def _gap(world: TrainedFederation) -> float:
     """Return by how many points the model before is better on erased than on unseen rows."""
     sides = (world.clients[world.target], world.unseen[world.target])
     known, unseen = (

@@ -5,13 +5,13 @@ from pathlib import Path
 
 from benchmarks.soundness.providers import ABOUT
 from benchmarks.soundness.rates import Rate
-from benchmarks.soundness.results import Results, lines
+from benchmarks.soundness.results import SoundnessResults, lines
 
 BEGIN, END = "<!-- generated: begin -->", "<!-- generated: end -->"
 REASONS = 3  # checks named in a line of the table
 
 
-def write_page(results: Results, page: Path) -> None:
+def write_page(results: SoundnessResults, page: Path) -> None:
     """Replace what stands between the markers of a page, or start one.
 
     Raises ValueError for a page without them.
@@ -24,7 +24,7 @@ def write_page(results: Results, page: Path) -> None:
     page.write_text(f"{before}{BEGIN}\n\n{render(results)}\n{END}{after}")
 
 
-def render(results: Results) -> str:
+def render(results: SoundnessResults) -> str:
     """Return Markdown of everything measured."""
     size = "a quick run" if results.quick else "full"
     parts = [f"Run: {size}. {', '.join(results.machine.values())}.\n", _claims(results)]
@@ -37,7 +37,7 @@ def render(results: Results) -> str:
     return "\n".join(parts)
 
 
-def _claims(results: Results) -> str:
+def _claims(results: SoundnessResults) -> str:
     body = [
         (line.name, f"{line.value:.4g}", line.target, "met" if line.met else "**not met**")
         for line in lines(results)
@@ -45,7 +45,7 @@ def _claims(results: Results) -> str:
     return table(("claim", "measured", "target", ""), body)
 
 
-def _section(guarantee: str, setting: str, rates: list[Rate], results: Results) -> str:
+def _section(guarantee: str, setting: str, rates: list[Rate], results: SoundnessResults) -> str:
     title = f"## `{guarantee}`: {setting}\n\n"
     if guarantee == "empirical-approximate":
         power = "has power" if setting in results.powerful else "has no power"
@@ -86,7 +86,7 @@ def _line(rate: Rate) -> tuple[str, ...]:
     )
 
 
-def _costs(results: Results) -> str:
+def _costs(results: SoundnessResults) -> str:
     body = [
         (
             cost.what,

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from benchmarks.common import Line
-from benchmarks.soundness.costs import Cost
+from benchmarks.soundness.costs import VerdictCost
 from benchmarks.soundness.empirical import Facts
 from benchmarks.soundness.providers import STORAGE
 from benchmarks.soundness.rates import LEVEL, Rate
@@ -16,7 +16,7 @@ GAP = 15.0  # points by which forget accuracy must exceed unseen accuracy, for p
 
 
 @dataclass(frozen=True, slots=True)
-class Results:
+class SoundnessResults:
     """One run. powerful: the settings in which attacks are expected to find the rows.
 
     edge: those in which they just do: an honest retraining may stay undecided there, and
@@ -27,7 +27,7 @@ class Results:
     machine: dict[str, str]
     rates: Sequence[Rate]
     facts: Sequence[Facts]
-    costs: Sequence[Cost]
+    costs: Sequence[VerdictCost]
     powerful: Sequence[str]
     edge: Sequence[str] = ()
 
@@ -62,7 +62,7 @@ class Results:
         return min(fact.gap for fact in self.facts if fact.setting == setting)
 
 
-def lines(results: Results) -> list[Line]:
+def lines(results: SoundnessResults) -> list[Line]:
     """Return what has a target, with whether it is met."""
     passed, cheats = results.exact(honest=False)
     kept, honest = results.exact(honest=True)
@@ -152,7 +152,7 @@ def lines(results: Results) -> list[Line]:
     return found
 
 
-def format_results(results: Results) -> str:
+def format_results(results: SoundnessResults) -> str:
     """Return the JSON document of a run."""
     passed, cheats = results.exact(honest=False)
     kept, honest = results.exact(honest=True)

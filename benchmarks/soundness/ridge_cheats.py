@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from benchmarks.soundness.ridge_problem import LARGEST, Problem, claim, only, without
+from benchmarks.soundness.ridge_problem import LARGEST, RidgeProblem, claim, only, without
 from workers.arrays import Head, Matrix, Rows
 from workers.judge.ridge.claim import ExactClaim
 from workers.methods.ridge.base import RidgeState
@@ -18,38 +18,38 @@ from workers.methods.ridge.ridge_exact import METHOD
 STEPS = 20  # of gradient descent, for whoever tunes the old head further
 NOISE = 1e-4  # of the head's root mean square
 
-Provider = Callable[[Problem], ExactClaim]
+Provider = Callable[[RidgeProblem], ExactClaim]
 
 
-def exact_deletion(problem: Problem) -> ExactClaim:
+def exact_deletion(problem: RidgeProblem) -> ExactClaim:
     """Return the true claim."""
     return claim(problem, problem.after)
 
 
-def honest_retrain(problem: Problem) -> ExactClaim:
+def honest_retrain(problem: RidgeProblem) -> ExactClaim:
     """Return the claim of a refit from the retained rows."""
     return claim(problem, _trained(problem, problem.retained))
 
 
-def no_op(problem: Problem) -> ExactClaim:
+def no_op(problem: RidgeProblem) -> ExactClaim:
     """Publish the old head and the old statistics."""
     return claim(problem, problem.before)
 
 
-def wrong_client(problem: Problem) -> ExactClaim:
+def wrong_client(problem: RidgeProblem) -> ExactClaim:
     """Forget as many rows of others."""
     left = without(problem.rows, tuple(_others(problem)))
     return claim(problem, _trained(problem, left))
 
 
-def relabel(problem: Problem) -> ExactClaim:
+def relabel(problem: RidgeProblem) -> ExactClaim:
     """Keep the rows under other labels."""
     labels, places = problem.rows.labels.copy(), list(problem.erased)
     labels[places] = (labels[places] + 1) % problem.config.classes
     return claim(problem, _trained(problem, Rows(problem.rows.codes, labels)))
 
 
-def noise(problem: Problem) -> ExactClaim:
+def noise(problem: RidgeProblem) -> ExactClaim:
     """Publish true statistics beside the old head with noise."""
     head = problem.before.head
     size = NOISE * float(np.sqrt(np.mean(head.astype(np.float64) ** 2)))
@@ -57,7 +57,7 @@ def noise(problem: Problem) -> ExactClaim:
     return claim(problem, _with_head(problem.after, added))
 
 
-def last_layer(problem: Problem) -> ExactClaim:
+def last_layer(problem: RidgeProblem) -> ExactClaim:
     """Tune the old head by gradient steps on the retained rows."""
     features, targets = _features(problem, problem.retained)
     normal = features.T @ features + problem.config.penalty * np.eye(features.shape[1])
@@ -68,7 +68,7 @@ def last_layer(problem: Problem) -> ExactClaim:
     return claim(problem, _with_head(problem.after, head))
 
 
-def overfit(problem: Problem) -> ExactClaim:
+def overfit(problem: RidgeProblem) -> ExactClaim:
     """Move the old head least so that it answers the erased rows as the true one does."""
     features, _ = _features(problem, only(problem.rows, problem.erased))
     old = problem.before.head.astype(np.float64)
@@ -76,12 +76,12 @@ def overfit(problem: Problem) -> ExactClaim:
     return claim(problem, _with_head(problem.after, old + np.linalg.pinv(features) @ asked))
 
 
-def old_version(problem: Problem) -> ExactClaim:
+def old_version(problem: RidgeProblem) -> ExactClaim:
     """Serve the old head beside the new statistics."""
     return claim(problem, _with_head(problem.after, problem.before.head))
 
 
-def one_ulp(problem: Problem) -> ExactClaim:
+def one_ulp(problem: RidgeProblem) -> ExactClaim:
     """Move one entry of the true head to the next float32."""
     head = problem.after.head.copy()
     place = tuple(int(problem.rng.integers(size)) for size in head.shape)
@@ -90,7 +90,7 @@ def one_ulp(problem: Problem) -> ExactClaim:
     return claim(problem, _with_head(problem.after, head))
 
 
-def forged_statistics(problem: Problem) -> ExactClaim:
+def forged_statistics(problem: RidgeProblem) -> ExactClaim:
     """Sum one invented row in place of a stored one: rows, digest, head and witness agree."""
     codes, labels = problem.retained.codes.copy(), problem.retained.labels.copy()
     place = int(problem.rng.integers(len(codes)))
@@ -100,7 +100,7 @@ def forged_statistics(problem: Problem) -> ExactClaim:
     return claim(problem, _trained(problem, Rows(codes, labels)))
 
 
-def dropped_record(problem: Problem) -> ExactClaim:
+def dropped_record(problem: RidgeProblem) -> ExactClaim:
     """Lose one retained record more, in rows, statistics, head, roots and counts alike."""
     others = np.setdiff1d(np.arange(len(problem.rows)), problem.erased)
     lost = (int(problem.rng.choice(others)),)
@@ -108,7 +108,7 @@ def dropped_record(problem: Problem) -> ExactClaim:
     return claim(problem, _trained(problem, left), stored=left, missing=lost)
 
 
-def swapped_rows(problem: Problem) -> ExactClaim:
+def swapped_rows(problem: RidgeProblem) -> ExactClaim:
     """Store the erased rows under the names of others, who are erased in their place."""
     codes, labels = problem.rows.codes.copy(), problem.rows.labels.copy()
     places, others = list(problem.erased), _others(problem)
@@ -134,14 +134,14 @@ PROVIDERS: dict[str, Provider] = {
 }
 
 
-def _others(problem: Problem) -> list[int]:
+def _others(problem: RidgeProblem) -> list[int]:
     """Return as many places of retained rows as were erased."""
     others = np.setdiff1d(np.arange(len(problem.rows)), problem.erased)
     chosen: list[int] = problem.rng.choice(others, len(problem.erased), replace=False).tolist()
     return chosen
 
 
-def _trained(problem: Problem, rows: Rows) -> RidgeState:
+def _trained(problem: RidgeProblem, rows: Rows) -> RidgeState:
     return METHOD.refit(problem.config, [rows]).state
 
 
@@ -149,6 +149,6 @@ def _with_head(state: RidgeState, head: Head | Matrix) -> RidgeState:
     return replace(state, head=np.asarray(head, dtype=np.float32).copy())
 
 
-def _features(problem: Problem, rows: Rows) -> tuple[Matrix, Matrix]:
+def _features(problem: RidgeProblem, rows: Rows) -> tuple[Matrix, Matrix]:
     steps = np.ldexp(1.0, np.array(problem.config.exponents))
     return rows.codes * steps, np.eye(problem.config.classes)[rows.labels]

@@ -22,7 +22,7 @@ LARGEST = 2 ** (BITS - 1) - 1
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Problem:
+class RidgeProblem:
     """Rows of a model, those to be erased (places), and the states before and after.
 
     rng goes on where the drawing of the rows ended: the provider's choices are its own.
@@ -43,7 +43,7 @@ class Problem:
         return without(self.rows, self.erased)
 
 
-def make_problem(seed: int) -> Problem:
+def make_problem(seed: int) -> RidgeProblem:
     """Return a problem of 20 to 80 rows, 5 to 10 columns, 2 to 4 classes; 1 to 4 rows go.
 
     Fewer rows go than there are columns: they do not fix a head, so answers to them do not.
@@ -59,11 +59,11 @@ def make_problem(seed: int) -> Problem:
     before = METHOD.learn(config, None, rows).state
     after = METHOD.forget(config, before, only(rows, erased)).state
     mode: Mode = "freivalds" if seed % 2 else "full"
-    return Problem(rows, erased, config, before, after, mode, rng.bytes(32), rng)
+    return RidgeProblem(rows, erased, config, before, after, mode, rng.bytes(32), rng)
 
 
 def claim(
-    problem: Problem,
+    problem: RidgeProblem,
     state: RidgeState,
     *,
     stored: Rows | None = None,

@@ -10,7 +10,7 @@ from benchmarks.soundness.training_problem import (
     CLASSES,
     NETWORK,
     ROWS,
-    Problem,
+    TrainingProblem,
     claim,
     clients,
     rows_digest,
@@ -22,27 +22,27 @@ from workers.training.replay.models import reexecute
 
 STEPS, RATE, NOISE = 10, 0.1, 1e-3
 
-Provider = Callable[[Problem], RetrainedClaim]
+Provider = Callable[[TrainingProblem], RetrainedClaim]
 
 
-def honest_retrain(problem: Problem) -> RetrainedClaim:
+def honest_retrain(problem: TrainingProblem) -> RetrainedClaim:
     """Return the true claim."""
     return claim(problem, problem.after)
 
 
-def no_op(problem: Problem) -> RetrainedClaim:
+def no_op(problem: TrainingProblem) -> RetrainedClaim:
     """Publish the old weights."""
     return claim(problem, problem.before)
 
 
-def wrong_client(problem: Problem) -> RetrainedClaim:
+def wrong_client(problem: TrainingProblem) -> RetrainedClaim:
     """Train anew without as many rows of the other client."""
     others = np.arange(1, ROWS, 2)
     chosen = problem.rng.choice(others, len(problem.erased), replace=False).tolist()
     return claim(problem, _without(problem, tuple(chosen)))
 
 
-def relabel(problem: Problem) -> RetrainedClaim:
+def relabel(problem: TrainingProblem) -> RetrainedClaim:
     """Train anew on all rows, those to be erased under other labels."""
     labels = problem.labels.clone()
     places = torch.tensor(problem.erased)
@@ -51,7 +51,7 @@ def relabel(problem: Problem) -> RetrainedClaim:
     return claim(problem, trained(data, problem.config))
 
 
-def noise(problem: Problem) -> RetrainedClaim:
+def noise(problem: TrainingProblem) -> RetrainedClaim:
     """Publish the old weights with noise."""
     moved = {
         name: weight
@@ -61,25 +61,25 @@ def noise(problem: Problem) -> RetrainedClaim:
     return claim(problem, moved)
 
 
-def last_layer(problem: Problem) -> RetrainedClaim:
+def last_layer(problem: TrainingProblem) -> RetrainedClaim:
     """Train the old head, which is the only layer here, further on the retained rows."""
     rows = torch.tensor(problem.kept(problem.erased))
     return claim(problem, _tuned(problem, rows, 1.0))
 
 
-def overfit(problem: Problem) -> RetrainedClaim:
+def overfit(problem: TrainingProblem) -> RetrainedClaim:
     """Raise the loss on the erased rows, which is what a known attack looks at."""
     return claim(problem, _tuned(problem, torch.tensor(problem.erased), -1.0))
 
 
-def old_version(problem: Problem) -> RetrainedClaim:
+def old_version(problem: TrainingProblem) -> RetrainedClaim:
     """Publish an earlier version: that of the round before the last."""
     data = clients(problem.inputs, problem.labels, list(range(ROWS)))
     earlier = replace(problem.config, rounds=problem.config.rounds - 1)
     return claim(problem, trained(data, earlier))
 
 
-def one_ulp(problem: Problem) -> RetrainedClaim:
+def one_ulp(problem: TrainingProblem) -> RetrainedClaim:
     """Move one weight of the true model to the next float32."""
     moved = {name: weight.clone() for name, weight in problem.after.items()}
     flat = moved["head.weight"].view(-1)
@@ -88,7 +88,7 @@ def one_ulp(problem: Problem) -> RetrainedClaim:
     return claim(problem, moved)
 
 
-def forged_data(problem: Problem) -> RetrainedClaim:
+def forged_data(problem: TrainingProblem) -> RetrainedClaim:
     """Train on an invented row in place of a stored one, and claim the stored rows' digest."""
     inputs = problem.inputs.clone()
     kept = problem.kept(problem.erased)
@@ -99,7 +99,7 @@ def forged_data(problem: Problem) -> RetrainedClaim:
     return claim(problem, trained(invented, problem.config), claimed_data=digest)
 
 
-def dropped_record(problem: Problem) -> RetrainedClaim:
+def dropped_record(problem: TrainingProblem) -> RetrainedClaim:
     """Lose one retained record more, in rows, training, roots and counts alike."""
     lost = (int(problem.rng.choice(problem.kept(problem.erased))),)
     left = problem.kept((*problem.erased, *lost))
@@ -108,7 +108,7 @@ def dropped_record(problem: Problem) -> RetrainedClaim:
     return claim(problem, trained(data, problem.config), missing=lost, again=again)
 
 
-def swapped_rows(problem: Problem) -> RetrainedClaim:
+def swapped_rows(problem: TrainingProblem) -> RetrainedClaim:
     """Store the erased inputs under the names of others, who are erased in their place."""
     kept, erased = problem.kept(problem.erased), torch.tensor(problem.erased)
     others = torch.from_numpy(problem.rng.choice(kept, len(erased), replace=False))
@@ -135,12 +135,12 @@ PROVIDERS: dict[str, Provider] = {
 }
 
 
-def _without(problem: Problem, rows: tuple[int, ...]) -> Weights:
+def _without(problem: TrainingProblem, rows: tuple[int, ...]) -> Weights:
     data = clients(problem.inputs, problem.labels, problem.kept(rows))
     return trained(data, problem.config)
 
 
-def _tuned(problem: Problem, rows: torch.Tensor, sign: float) -> Weights:
+def _tuned(problem: TrainingProblem, rows: torch.Tensor, sign: float) -> Weights:
     module = with_weights(NETWORK, problem.before)
     steps = torch.optim.SGD(module.parameters(), lr=RATE)
     for _ in range(STEPS):

@@ -22,7 +22,7 @@ LOCAL = LocalConfig(epochs=1, batch_size=8, learning_rate=0.2)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Problem:
+class TrainingProblem:
     """Rows (48, 6) dealt to clients by turns, those to be erased, and the pinned training.
 
     again: the digest that the verifier's own run on the retained rows ends with.
@@ -42,7 +42,7 @@ class Problem:
         return [row for row in range(ROWS) if row not in set(without)]
 
 
-def make_problem(seed: int) -> Problem:
+def make_problem(seed: int) -> TrainingProblem:
     """Return a problem of two clients, of whom one asks for 1 to 4 of its rows."""
     rng = np.random.default_rng([6, seed])
     inputs = torch.from_numpy(rng.normal(size=(ROWS, FEATURES)).astype(np.float32))
@@ -56,7 +56,7 @@ def make_problem(seed: int) -> Problem:
     retained = clients(inputs, labels, kept)
     after = trained(retained, config)
     again = reexecute(NETWORK, retained, config, ())
-    return Problem(inputs, labels, erased, config, before, after, again, rng)
+    return TrainingProblem(inputs, labels, erased, config, before, after, again, rng)
 
 
 def clients(
@@ -91,7 +91,7 @@ def file_digest(weights: Weights) -> str:
 
 
 def claim(
-    problem: Problem,
+    problem: TrainingProblem,
     weights: Weights,
     *,
     claimed_data: str | None = None,

@@ -28,7 +28,7 @@ LEAST = 6600  # images of a file
 
 
 @dataclass(frozen=True, slots=True)
-class Setting:
+class WorldSetting:
     """Sizes of one setting, in rows, and how its network is trained (Adam, batches of 64).
 
     powerful: whether models are expected to remember enough for a verdict. tested: how many
@@ -58,7 +58,7 @@ class World:
     The first `rows` of them are for training; the erased ones are among those.
     """
 
-    setting: Setting
+    setting: WorldSetting
     seed: int
     inputs: torch.Tensor
     labels: torch.Tensor
@@ -75,7 +75,7 @@ class World:
         return rng.choice(theirs, len(self.erased), replace=False)
 
 
-def make_world(setting: Setting, seed: int) -> World:
+def make_world(setting: WorldSetting, seed: int) -> World:
     """Return a draw of a setting: data, dealing to clients and erased rows by the seed."""
     rng = np.random.default_rng([7, seed])
     total = setting.rows + setting.unseen + setting.spare
@@ -98,7 +98,7 @@ def make_world(setting: Setting, seed: int) -> World:
     )
 
 
-def memorising() -> Setting:
+def memorising() -> WorldSetting:
     """Return the setting that needs no data: a wide layer learns random labels by heart."""
 
     def draw(rng: np.random.Generator, rows: int) -> tuple[torch.Tensor, torch.Tensor]:
@@ -108,7 +108,7 @@ def memorising() -> Setting:
         labels[chance] = rng.integers(0, CLASSES, int(chance.sum()))
         return torch.from_numpy(inputs), torch.from_numpy(labels)
 
-    return Setting(
+    return WorldSetting(
         "memorising",
         f"{COLUMNS} normal columns, {CLASSES} classes by a linear rule, {RANDOM_LABELS:.0%} "
         f"of the labels drawn at random; one hidden layer of {HIDDEN}, 15 epochs",
@@ -117,7 +117,7 @@ def memorising() -> Setting:
     )  # fmt: skip
 
 
-def faint() -> Setting:
+def faint() -> WorldSetting:
     """Return the setting at the edge of power: half of what `memorising` has to be found.
 
     Nothing is random but the rows. The model knows them all by heart, and most unseen ones.
@@ -128,7 +128,7 @@ def faint() -> Setting:
         labels = (inputs @ rng.normal(size=(WIDE, MANY))).argmax(axis=1)
         return torch.from_numpy(inputs), torch.from_numpy(labels)
 
-    return Setting(
+    return WorldSetting(
         "faint",
         f"{WIDE} normal columns, {MANY} classes by a linear rule; one hidden layer of "
         f"{HIDDEN}, 14 epochs",
@@ -137,11 +137,11 @@ def faint() -> Setting:
     )  # fmt: skip
 
 
-def digits() -> Setting:
+def digits() -> WorldSetting:
     """Return the setting without power: scikit-learn's digits, hardly learned by heart."""
     data = load_digits()
     images = torch.from_numpy((data.data / 16).astype(np.float32))
-    return Setting(
+    return WorldSetting(
         "digits",
         "scikit-learn's digits, 8 × 8; one hidden layer of 64, 20 epochs",
         False, 900, 420, 797, 100, 400, 717, 1, 20, 2e-3,
@@ -150,7 +150,7 @@ def digits() -> Setting:
     )  # fmt: skip
 
 
-def pictures(path: Path) -> Setting:
+def pictures(path: Path) -> WorldSetting:
     """Return the setting of the images of an .npz file: colour has power, grey has none.
 
     It has train_images, (n, 32, 32, 3) or (n, 28, 28) uint8, and train_labels, and may have
@@ -174,7 +174,7 @@ def pictures(path: Path) -> Setting:
     shape = {"channels": inputs.shape[1], "height": side, "width": side}
     cnn = network("simple-cnn", {**shape, "classes": int(labels.max()) + 1})
     epochs = 30 if colour else 10
-    return Setting(
+    return WorldSetting(
         path.stem,
         f"{path.stem}, halved to {side} × {side}; simple-cnn, {epochs} epochs",
         colour, 3000, 600, 3000, 600, 500, 2400, 2, epochs, 1e-3,
@@ -203,6 +203,6 @@ def layers(seed: int, *widths: int) -> nn.Module:
     return nn.Sequential(*parts[:-1])
 
 
-def settings(data: Sequence[Path]) -> list[Setting]:
+def settings(data: Sequence[Path]) -> list[WorldSetting]:
     """Return the settings to be measured: three without data, then one for each file."""
     return [memorising(), faint(), digits(), *(pictures(path) for path in data)]

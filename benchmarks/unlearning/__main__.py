@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 import torch
 
-from benchmarks.unlearning.campaign import Campaign
+from benchmarks.unlearning.campaign import SettingCampaign
 from benchmarks.unlearning.contenders import FIRST, Contender, planned, shadowed
 from benchmarks.unlearning.records import current, format_results, parse_results, read
 from benchmarks.unlearning.report import write_page
@@ -118,7 +118,7 @@ def _measure(
     known = read([cache / f"{name}.jsonl"])
     task = make_task(setting, images, seed, device)
     try:
-        Campaign(cache, Teller(), known, shadow).seed(task, contenders)
+        SettingCampaign(cache, Teller(), known, shadow).seed(task, contenders)
     except RefusedError as error:
         raise click.ClickException(str(error)) from None
 

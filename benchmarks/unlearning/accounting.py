@@ -10,16 +10,16 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Cost:
+class MethodCost:
     """Bytes exchanged, floating-point operations, bytes kept for unlearning."""
 
     communication: float
     computation: float
     storage: float
 
-    def __add__(self, other: "Cost") -> "Cost":
+    def __add__(self, other: "MethodCost") -> "MethodCost":
         """Return both phases together: what is kept is kept once, the larger of the two."""
-        return Cost(
+        return MethodCost(
             self.communication + other.communication,
             self.computation + other.computation,
             max(self.storage, other.storage),
@@ -27,7 +27,7 @@ class Cost:
 
 
 @dataclass(frozen=True, slots=True)
-class Setting:
+class CostSetting:
     """Table VII: P, P_c, C, C_u, F, N, E and B. Rounds and epochs may be means over runs."""
 
     parameters: int  # P
@@ -49,52 +49,52 @@ class Setting:
         """P B: the bytes of one model, which every method keeps."""
         return float(self.parameters * self.width)
 
-    def rounds(self, participations: float, epochs: float | None = None) -> Cost:
+    def rounds(self, participations: float, epochs: float | None = None) -> MethodCost:
         """Return the cost of so many times one client taking part in a round."""
         passes = self.epochs if epochs is None else epochs
         computation = self.flops * self.samples * passes * participations
-        return Cost(2 * self.model * participations, computation, self.model)
+        return MethodCost(2 * self.model * participations, computation, self.model)
 
 
-def recovery(setting: Setting, rounds: float) -> Cost:
+def recovery(setting: CostSetting, rounds: float) -> MethodCost:
     """Return the cost of ordinary rounds among the remaining clients; full retraining too."""
     return setting.rounds(setting.remaining * rounds)
 
 
-def fed_eraser(setting: Setting, retained: float, calibration_epochs: float) -> Cost:
+def fed_eraser(setting: CostSetting, retained: float, calibration_epochs: float) -> MethodCost:
     """Return the cost of calibrating `retained` rounds; all updates of them were kept."""
     cost = setting.rounds(setting.remaining * retained, calibration_epochs)
     kept = setting.clients * retained * setting.model
-    return Cost(cost.communication, cost.computation, kept)
+    return MethodCost(cost.communication, cost.computation, kept)
 
 
-def pga(setting: Setting, ascent_epochs: float) -> Cost:
+def pga(setting: CostSetting, ascent_epochs: float) -> MethodCost:
     """Return the cost of gradient ascent at the clients that leave; one update kept each."""
     ascent = setting.rounds(setting.unlearning, ascent_epochs)
-    return Cost(2 * setting.model, ascent.computation, setting.clients * setting.model)
+    return MethodCost(2 * setting.model, ascent.computation, setting.clients * setting.model)
 
 
-def fed_au(setting: Setting) -> Cost:
+def fed_au(setting: CostSetting) -> MethodCost:
     """Return the cost of merging an auxiliary classifier that was trained all along."""
-    return Cost(2.0 * setting.classifier * setting.width, 0.0, setting.model)
+    return MethodCost(2.0 * setting.classifier * setting.width, 0.0, setting.model)
 
 
-def mode(setting: Setting, degradation: float, guidance: float) -> Cost:
+def mode(setting: CostSetting, degradation: float, guidance: float) -> MethodCost:
     """Return the cost of degradation rounds and memory-guidance rounds."""
     cost = setting.rounds(setting.remaining * degradation + setting.clients * guidance)
-    return Cost(cost.communication, cost.computation, 2 * setting.model)
+    return MethodCost(cost.communication, cost.computation, 2 * setting.model)
 
 
-def puf_special(setting: Setting) -> Cost:
+def puf_special(setting: CostSetting) -> MethodCost:
     """Return the cost of one round of the clients that leave."""
     return setting.rounds(setting.unlearning)
 
 
-def puf_regular(setting: Setting) -> Cost:
+def puf_regular(setting: CostSetting) -> MethodCost:
     """Return the cost of one round of all clients."""
     return setting.rounds(setting.clients)
 
 
-def no_t(setting: Setting) -> Cost:
+def no_t(setting: CostSetting) -> MethodCost:
     """Return the cost of negating a layer: nothing worth counting."""
-    return Cost(0.0, 0.0, setting.model)
+    return MethodCost(0.0, 0.0, setting.model)

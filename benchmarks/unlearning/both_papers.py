@@ -99,7 +99,7 @@ def hf_kcu(known: Known, attacked: Known) -> str:
         ]
         swept = kcu_tables.sweep("clients", "HF-KCU 7", clients)
         text += f"## HF-KCU, Table 7: clients, {title}\n\n{swept}\n{NOISE}\n"
-    sized = [(title, _size(name, shape), _of(known, name)) for name, title, shape in SIZES]
+    sized = [(title, size_of(name, shape), _of(known, name)) for name, title, shape in SIZES]
     text += f"## HF-KCU, Table 8: size of the model\n\n{kcu_tables.table8(sized)}\n"
     both = [(_of(known, name), _of(attacked, name)) for name in _listed(FULL, known)]
     outputs = kcu_tables.table9(both)
@@ -131,6 +131,7 @@ def _ablations(title: str, render: Callable[[Seeds, str], str], known: Known) ->
     return text
 
 
-def _size(name: str, shape: Mapping[str, int]) -> int:
+def size_of(name: str, shape: Mapping[str, int]) -> int:
+    """Return the number of parameters of a setting's network for a shape of its data."""
     setting = SETTINGS[name]
     return count(network(setting.network, {**shape, **dict(setting.shape)}))

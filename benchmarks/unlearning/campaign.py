@@ -46,7 +46,7 @@ KEPT = ("step.used", "step.evaluations", "recovery.rounds", "hf-kcu.form", "cg.r
 
 
 @dataclass(slots=True)
-class Campaign:
+class SettingCampaign:
     """Where the lines of a setting go, and what is there already.
 
     shadowed: attack with shadow models in place of the usual measures.

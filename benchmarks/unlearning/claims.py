@@ -66,7 +66,7 @@ class Claim:
 
 
 @dataclass(frozen=True, slots=True)
-class Trend:
+class TrendClaim:
     """A sentence about how something changes from one setting to the next."""
 
     paper: str
@@ -231,7 +231,7 @@ CLAIMS = (
 )
 TRENDS = (
     *(
-        Trend(
+        TrendClaim(
             "HF-KCU 6",
             "the speed-up grows with α (49×, 59×, 76×)",
             names,
@@ -241,7 +241,7 @@ TRENDS = (
         for names in SKEWED
     ),
     *(
-        Trend(
+        TrendClaim(
             "HF-KCU 7",
             "the speed-up grows with the number of clients (76×, 110×, 110×)",
             names,

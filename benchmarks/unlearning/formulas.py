@@ -13,7 +13,7 @@ from benchmarks.baselines.fed_eraser import FedEraser
 from benchmarks.baselines.pga import Pga
 from benchmarks.baselines.registry import make
 from benchmarks.unlearning import accounting
-from benchmarks.unlearning.accounting import Cost, Setting
+from benchmarks.unlearning.accounting import CostSetting, MethodCost
 from benchmarks.unlearning.contenders import ORIGINAL, RETRAIN, Contender
 from benchmarks.unlearning.task import Task
 from workers.errors import RefusedError
@@ -29,14 +29,14 @@ from workers.training.fedavg.client.flops import forward_flops
 from workers.training.networks.weights import count
 
 
-def formula_setting(task: Task) -> Setting:
+def formula_setting(task: Task) -> CostSetting:
     """Return Table VII's numbers of a task; N is the mean over the clients."""
     shapes = task.network.tensors()
     try:
         head = sum(prod(shapes[name]) for name in classifier(task.network))
     except RefusedError:  # segmentation: only FedAU, which refuses it too, would need it
         head = 0
-    return Setting(
+    return CostSetting(
         parameters=count(task.network),
         clients=len(task.clients),
         unlearning=len(task.request.clients),
@@ -47,7 +47,7 @@ def formula_setting(task: Task) -> Setting:
     )
 
 
-def formula(contender: Contender, task: Task) -> Cost | None:
+def formula(contender: Contender, task: Task) -> MethodCost | None:
     """Return unlearning and recovery together; None where no paper has a formula for it."""
     if task.request.rows:
         return None  # Table VIII is of clients
@@ -63,10 +63,13 @@ def formula(contender: Contender, task: Task) -> Cost | None:
     recovery = method.recovery  # type: ignore[attr-defined]
     cycles = getattr(method, "cycles", 1)
     rounds = setting.rounds(setting.remaining * recovery.rounds * cycles, recovery.epochs)
-    return Cost(cycles * step.communication, cycles * step.computation, step.storage) + rounds
+    return (
+        MethodCost(cycles * step.communication, cycles * step.computation, step.storage)
+        + rounds
+    )
 
 
-def _step(setting: Setting, method: UnlearningMethod, rounds: int) -> Cost | None:
+def _step(setting: CostSetting, method: UnlearningMethod, rounds: int) -> MethodCost | None:
     match method:
         case Natural() | NoT():
             return accounting.no_t(setting)

@@ -2,6 +2,7 @@
 
 import threading
 from datetime import timedelta
+from itertools import count
 from typing import Any
 
 import pytest
@@ -23,16 +24,13 @@ def expire(engine: Engine) -> None:
         session.commit()
 
 
-class Asking(Election):
-    """Asks the database at every call."""
-
-    def leads(self) -> bool:
-        self._asked_at = -RENEW_S
-        return super().leads()
+def asking(engine: Engine) -> Election:
+    """Return an election that asks the database at every call."""
+    return Election(engine, now=count(step=RENEW_S).__next__)
 
 
 def test_one_leads_until_its_lease_ends(engine: Engine) -> None:
-    first, second = Asking(engine), Asking(engine)
+    first, second = asking(engine), asking(engine)
     assert [first.leads(), second.leads(), first.leads()] == [True, False, True]
     expire(engine)
     assert [second.leads(), first.leads(), second.leads()] == [True, False, True]
@@ -57,12 +55,9 @@ def test_of_many_at_once_one_leads(engine: Engine) -> None:
     assert sorted(found) == [*[False] * 7, True]
 
 
-def test_who_was_told_asks_again_only_in_time(
-    engine: Engine, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_who_was_told_asks_again_only_in_time(engine: Engine) -> None:
     now = [100.0]
-    monkeypatch.setattr("app.election.time.monotonic", lambda: now[0])
-    first, second = Election(engine), Election(engine)
+    first, second = (Election(engine, now=lambda: now[0]) for _ in range(2))
     assert first.leads()
     expire(engine)
     assert second.leads()
@@ -85,7 +80,7 @@ def test_a_schedule_that_is_due_more_often_is_taken_over_sooner(engine: Engine) 
 
 def test_a_process_without_its_database_does_not_lead(engine: Engine, tmp_path: Any) -> None:
     away = make_engine(f"sqlite:///{tmp_path / 'empty.db'}")
-    own = Asking(away)
+    own = asking(away)
     for _ in range(2):
         with pytest.raises(Exception, match="schedule_lease"):
             own.leads()

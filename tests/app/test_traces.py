@@ -172,7 +172,7 @@ def test_no_span_names_anybody(
     with monkeypatch.context() as patch:
         patch.setattr("app.service.acceptance.admit", explode)
         assert ready.caller.erase_records("r2").status_code == 500
-    monkeypatch.setattr("workers.jobs.execute._begin", explode)
+    monkeypatch.setattr("workers.jobs.execute.erase", explode)
     ready.caller.erase_records("r3")
     ready.drain()
     told = [json.loads(one.to_json()) for one in spans.get_finished_spans()]

@@ -121,9 +121,9 @@ def test_a_campaign_goes_on_where_it_was_stopped(
         return engine.Found(name, runs, runs - 1, 1, 2, 0.5, 1.0, crashes)
 
     soon = time.monotonic() + 60
-    campaign.Campaign(file).run("ab", 150, soon, fuzz)
-    campaign.Campaign(file).run("ab", 250, soon, fuzz)
-    campaign.Campaign(file).run("ab", 1000, 0.0, fuzz)  # no time is left
+    campaign.FuzzCampaign(file).run("ab", 150, soon, fuzz)
+    campaign.FuzzCampaign(file).run("ab", 250, soon, fuzz)
+    campaign.FuzzCampaign(file).run("ab", 1000, 0.0, fuzz)  # no time is left
     assert asked == [
         ("a", 100, 0), ("b", 100, 0), ("a", 50, 1), ("b", 50, 1), ("a", 100, 2), ("b", 100, 2)
     ]  # fmt: skip
@@ -146,7 +146,7 @@ def test_a_campaign_goes_on_with_the_target_that_is_done_soonest(
         asked.append(name)
         return engine.Found(name, runs, seconds={"a": 9.0, "b": 1.0}[name])
 
-    campaign.Campaign(tmp_path / "fuzz.json").run("ab", 300, time.monotonic() + 60, fuzz)
+    campaign.FuzzCampaign(tmp_path / "fuzz.json").run("ab", 300, time.monotonic() + 60, fuzz)
     assert "".join(asked) == "abbbaa"
 
 
@@ -162,14 +162,14 @@ def test_a_target_without_a_corpus_has_one_batch_more(
         asked.append((name, runs, seed))
         return engine.Found(name, runs)
 
-    campaign.Campaign(file).run("ab", 300, time.monotonic() + 60, fuzz)
+    campaign.FuzzCampaign(file).run("ab", 300, time.monotonic() + 60, fuzz)
     assert asked == [("a", 100, 3)]
     assert json.loads(file.read_text())["a"]["corpus"] is True
 
 
 def test_two_calls_of_a_campaign_add_to_one_file(tmp_path: Path) -> None:
     file = tmp_path / "fuzz.json"
-    both = [campaign.Campaign(file), campaign.Campaign(file)]
+    both = [campaign.FuzzCampaign(file), campaign.FuzzCampaign(file)]
     for one, names in zip(both, "ab", strict=True):
         one.run(
             names, 10, time.monotonic() + 60, lambda name, runs, _: engine.Found(name, runs)

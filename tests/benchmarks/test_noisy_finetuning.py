@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.noisy_finetuning import EPSILONS, HEAD, OUT, WHOLE, Row, page, steps_of
+from benchmarks.noisy_finetuning import EPSILONS, HEAD, OUT, WHOLE, BudgetRow, page, steps_of
 from workers.errors import RefusedError
 from workers.judge.certified.noisy import NoisyTerms, smallest_delta, spent
 from workers.training.fedavg.noisy import check_size
 
 DOCUMENT = json.loads((OUT / "noisy-finetuning.json").read_text())
-ROWS = [Row(**row) for row in DOCUMENT["rows"]]
+ROWS = [BudgetRow(**row) for row in DOCUMENT["rows"]]
 
 
 def test_the_page_is_made_of_the_json() -> None:

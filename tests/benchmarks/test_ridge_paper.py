@@ -52,7 +52,7 @@ from benchmarks.ridge_paper.linear_heads import (
 )
 from benchmarks.ridge_paper.partition import members
 from benchmarks.ridge_paper.results import Results, format_results, parse_results
-from benchmarks.ridge_paper.task import Task, make_task
+from benchmarks.ridge_paper.task import HeadTask, make_task
 from workers.errors import RefusedError
 from workers.methods.ridge.statistics.gram import RidgeStatistics
 from workers.training.fedavg.client.flops import CountedOperations
@@ -61,12 +61,12 @@ from workers.training.fedavg.rounds import sizes
 
 
 @pytest.fixture(scope="module")
-def task() -> Task:
+def task() -> HeadTask:
     return digits(32)
 
 
 @pytest.fixture(scope="module")
-def start(task: Task) -> Start:
+def start(task: HeadTask) -> Start:
     return Start(task, QUICK)
 
 
@@ -80,7 +80,7 @@ def no_pauses() -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def results(task: Task, start: Start) -> Results:
+def results(task: HeadTask, start: Start) -> Results:
     return Results(
         quick=True,
         machine={"processor": "x"},
@@ -101,7 +101,7 @@ def test_the_exact_ledger_is_zero_bits_off_everywhere(results: Results) -> None:
     assert set(bits) == {0}
 
 
-def test_one_unit_in_one_statistic_is_seen_as_bits(task: Task) -> None:
+def test_one_unit_in_one_statistic_is_seen_as_bits(task: HeadTask) -> None:
     state = retrained(task)
     gram = state.statistics.gram.copy()
     gram[3, 3] += 1
@@ -110,7 +110,7 @@ def test_one_unit_in_one_statistic_is_seen_as_bits(task: Task) -> None:
     assert files(state, task.config).bits_apart(other) > 0
 
 
-def test_a_row_that_was_not_deleted_is_seen_as_bits(task: Task, start: Start) -> None:
+def test_a_row_that_was_not_deleted_is_seen_as_bits(task: HeadTask, start: Start) -> None:
     keep = np.ones(len(task.rows), dtype=np.bool_)
     keep[7] = False
     exact = start.contenders(("ridge-exact",))["ridge-exact"]
@@ -136,14 +136,14 @@ def test_bits_are_counted(left: bytes, right: bytes, bits: int) -> None:
     assert Files(left, right).bits_apart(Files(right, left)) == 2 * bits
 
 
-def test_every_partition_gives_the_retrained_files(task: Task) -> None:
+def test_every_partition_gives_the_retrained_files(task: HeadTask) -> None:
     alone = files(retrained(task), task.config)
     for count in (1, 3, 100):
         state = federated(task, members(task.owners(count)))
         assert files(state, task.config).bits_apart(alone) == 0
 
 
-def test_the_papers_ledgers_follow_the_oracle_and_not_exactly(task: Task) -> None:
+def test_the_papers_ledgers_follow_the_oracle_and_not_exactly(task: HeadTask) -> None:
     x, y, config = task.features, task.targets, task.config
     gone, kept = np.arange(40), np.arange(40, len(x))
     oracle = refit(x[kept], y[kept], config.penalty)
@@ -157,7 +157,7 @@ def test_the_papers_ledgers_follow_the_oracle_and_not_exactly(task: Task) -> Non
             assert 0 < deviation(ledger.head(), oracle) < tolerance, (kind, dtype)
 
 
-def test_a_ledger_that_deletes_the_wrong_row_is_off(task: Task) -> None:
+def test_a_ledger_that_deletes_the_wrong_row_is_off(task: HeadTask) -> None:
     x, y, config = task.features, task.targets, task.config
     ledger = VariantB(config.dimension, config.classes, config.penalty)
     ledger.update(x, y, +1)
@@ -165,14 +165,14 @@ def test_a_ledger_that_deletes_the_wrong_row_is_off(task: Task) -> None:
     assert deviation(ledger.head(), refit(x[1:], y[1:], config.penalty)) > 1e-6
 
 
-def test_stacked_factors_of_clients_are_the_whole(task: Task) -> None:
+def test_stacked_factors_of_clients_are_the_whole(task: HeadTask) -> None:
     x, y, config = task.features, task.targets, task.config
     ledger = VariantB(config.dimension, config.classes, config.penalty)
     pooled(ledger, x, y, members(task.owners(100)))
     assert deviation(ledger.head(), refit(x, y, config.penalty)) < 1e-9
 
 
-def test_copies_of_contenders_go_their_own_way(task: Task, start: Start) -> None:
+def test_copies_of_contenders_go_their_own_way(task: HeadTask, start: Start) -> None:
     before = {name: contender.head() for name, contender in start.contenders().items()}
     for contender in start.contenders().values():
         contender.change(np.arange(200), -1)
@@ -250,7 +250,7 @@ def test_repeated_rounds_are_told_without_repeating_them(start: Start) -> None:
     assert len(set(counts[FATS])) > 2
 
 
-def test_a_grid_too_coarse_never_leaves_its_start(task: Task, start: Start) -> None:
+def test_a_grid_too_coarse_never_leaves_its_start(task: HeadTask, start: Start) -> None:
     coarse = FederatedHeads(task, start.owners, QUICK, step=1e3)
     keep = np.ones(len(start.owners), dtype=np.bool_)
     keep[3] = False
@@ -268,7 +268,7 @@ def test_single_precision_is_worse_than_double(results: Results) -> None:
             assert low > 1e3 * high
 
 
-def test_fedavg_learns_and_forgets_nobody_it_keeps(task: Task, start: Start) -> None:
+def test_fedavg_learns_and_forgets_nobody_it_keeps(task: HeadTask, start: Start) -> None:
     federated = FederatedHeads(task, task.owners(20), Rounds(fedavg=(30, 20)))
     test = federated.linear.test
     assert accuracy(federated.fedavg, test) > 0.7  # chance is 0.1
@@ -281,7 +281,7 @@ def test_fedavg_learns_and_forgets_nobody_it_keeps(task: Task, start: Start) -> 
     assert 4 not in logits(without, test).argmax(1)
 
 
-def test_natural_clients_stay_whole(task: Task) -> None:
+def test_natural_clients_stay_whole(task: HeadTask) -> None:
     names = np.array([f"maintainer-{i % 37}" for i in range(len(task.rows))])
     own = make_task(
         "x", "", (task.features, task.rows.labels), (task.test, task.test_labels), 10, names
@@ -293,7 +293,7 @@ def test_natural_clients_stay_whole(task: Task) -> None:
 
 
 def test_wide_random_features_are_measured_in_a_process_of_their_own(
-    task: Task, monkeypatch: pytest.MonkeyPatch
+    task: HeadTask, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(width, "QUICK_WIDTHS", (160,))
     plain, proven = width.measure(task, quick=True)
@@ -364,19 +364,19 @@ def test_a_baseline_that_refuses_is_reported_with_its_reason(
     assert "neg-grad diverged" in report.render(Results(True, continual=[run]), ())
 
 
-def test_a_linear_head_is_judged_on_the_rows_of_its_task(task: Task) -> None:
+def test_a_linear_head_is_judged_on_the_rows_of_its_task(task: HeadTask) -> None:
     linear = LinearTask(task)
     norms = (linear.test.inputs.double() ** 2).sum(1)
     assert float(norms.mean()) == pytest.approx(160, rel=1e-5)
     clients = linear.clients(task.owners(20))
     assert sum(len(rows) for rows in clients.values()) == len(task.rows)
-    weights = continual._trained(linear, linear.rows, 5, seed=0)
+    weights = continual.trained(linear, linear.rows, 5, seed=0)
     own = np.argmax(logits(weights, linear.test).numpy(), axis=1) == task.test_labels
     assert accuracy(weights, linear.test) == pytest.approx(float(own.mean()))
     assert own.mean() > 0.5
 
 
-def test_messages_have_the_sizes_of_table_1(results: Results, task: Task) -> None:
+def test_messages_have_the_sizes_of_table_1(results: Results, task: HeadTask) -> None:
     (row,) = results.messages
     d, c = task.config.dimension, task.config.classes
     assert {found["Variant A"] for found in row.bytes.values()} == {8 * (d * d + d * c)}
@@ -589,7 +589,7 @@ def test_only_some_parts_are_measured_and_the_others_stay(
     assert "table9" in unknown.output
 
 
-def test_the_solution_is_what_the_head_rounds(task: Task) -> None:
+def test_the_solution_is_what_the_head_rounds(task: HeadTask) -> None:
     state = retrained(task)
     solution = head64(state, exact=True)
     assert np.array_equal(solution.astype(np.float32), state.head)

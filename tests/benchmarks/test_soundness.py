@@ -12,7 +12,7 @@ import torch
 from click.testing import CliRunner
 from scipy.stats import binomtest
 
-from benchmarks.common import Size
+from benchmarks.common import ProblemSize
 from benchmarks.soundness import __main__ as program
 from benchmarks.soundness import costs, exact, journal, methods, report, retrained, worlds
 from benchmarks.soundness.__main__ import FEW_RUNS, Amount, main
@@ -21,7 +21,7 @@ from benchmarks.soundness.empirical import Facts
 from benchmarks.soundness.journal import Block, Journal
 from benchmarks.soundness.providers import CHEATS, HONEST, is_honest
 from benchmarks.soundness.rates import Rate, Tally, rates
-from benchmarks.soundness.results import Results, format_results, lines
+from benchmarks.soundness.results import SoundnessResults, format_results, lines
 from benchmarks.soundness.ridge_problem import make_problem, without
 from workers.errors import RefusedError
 
@@ -36,9 +36,9 @@ def tally(provider: str, passed: int, failed: int, block: str | None, **other: A
     )
 
 
-def results(*tallies: Tally) -> Results:
+def results(*tallies: Tally) -> SoundnessResults:
     facts = [Facts("deep", 20.0, 2.0, 0.1), Facts("deep", 40.0, 2.0, 0.3)]
-    return Results(
+    return SoundnessResults(
         True, {"processor": "x"}, rates(tallies), facts, costs.empirical(facts), ["deep"]
     )
 
@@ -294,7 +294,7 @@ def test_the_program_writes_what_it_measured(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def world(
-        setting: worlds.Setting, seed: int, runs: int, *, everyone: bool
+        setting: worlds.WorldSetting, seed: int, runs: int, *, everyone: bool
     ) -> tuple[list[Tally], Facts]:
         where = {"guarantee": "empirical-approximate", "setting": setting.name}
         names = ("honest retrain", "no-op")
@@ -328,7 +328,7 @@ def test_the_program_writes_what_it_measured(
     monkeypatch.setattr(program, "QUICK", Amount(2, 1, 2, 5, 3, 1, 5, 1, 1, 5, 1, 5))
     monkeypatch.setattr(exact, "BLOCK", 2)
     monkeypatch.setattr(retrained, "BLOCK", 1)
-    monkeypatch.setattr(costs, "QUICK", (Size(60, 6, 3, 1),))
+    monkeypatch.setattr(costs, "QUICK", (ProblemSize(60, 6, 3, 1),))
     monkeypatch.setattr("benchmarks.common.PAUSE", 0.0)
     file = tmp_path / "soundness.json"
     ran = CliRunner().invoke(
@@ -360,4 +360,4 @@ def test_a_verdict_is_timed_only_if_it_is_right(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr("benchmarks.common.PAUSE", 0.0)
     monkeypatch.setattr(costs, "without", lambda rows, places: without(rows, (0, 1)))
     with pytest.raises(RuntimeError, match="refused a true claim"):
-        costs.exact(Size(60, 6, 3, 1))
+        costs.exact(ProblemSize(60, 6, 3, 1))

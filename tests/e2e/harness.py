@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import IO, Self, TypeVar
+from typing import IO, Any, Self, TypeVar
 
 from app.settings import Settings
 from lethe.client import Client
@@ -155,13 +155,13 @@ class Processes:
             self, directory=directory, database_url=database_url, broker_url=broker_url
         )
 
-    def operator(self) -> Client:
+    def operator(self, **options: Any) -> Client:
         """Return a client with the operator's token."""
-        return Client(self.base_url, token=self.token)
+        return Client(self.base_url, token=self.token, **options)
 
-    def requester(self) -> Client:
+    def requester(self, **options: Any) -> Client:
         """Return a client that signs."""
-        return Client(self.base_url, "alice", self.key)
+        return Client(self.base_url, "alice", self.key, **options)
 
     def register(self) -> None:
         """Register key and model and wait for the fit."""

@@ -62,15 +62,12 @@ def test_every_step_is_killed_at() -> None:
     assert {*API_STEPS, *WORKER_STEPS, *others} == set(steps.STEPS)
 
 
-def impatient(client: Client) -> Client:
-    """Return the client without its retries: a killed service gets one chance."""
-    client._operations._retry = RetryPolicy(tries=1)
-    return client
+ONCE = RetryPolicy(tries=1)  # a killed service gets one chance
 
 
 def submit(processes: Processes, record: str = "r1", key: str = "once") -> str | None:
     """Submit once; returns the id if it was acknowledged."""
-    with impatient(processes.requester()) as requester:
+    with processes.requester(retry=ONCE) as requester:
         try:
             receipt = requester.submit_erasure(MODEL, records=[record], idempotency_key=key)
         except (UnreachableError, ProblemError):
@@ -256,7 +253,7 @@ def stream(processes: Processes, acknowledged: dict[str, str]) -> None:
 def test_killed_while_registering(registered: Processes, step: str) -> None:
     registered.start_api(fault=f"{step}=kill")
     made = manifest(ref="second"), pack(rows())
-    with impatient(registered.operator()) as operator, pytest.raises(UnreachableError):
+    with registered.operator(retry=ONCE) as operator, pytest.raises(UnreachableError):
         operator.register_model(*made)
     kept = int(step == "ledger.committed")
     with stored(registered) as connection:
@@ -324,7 +321,7 @@ def test_killed_while_withdrawing(registered: Processes, step: str, state: str) 
     registered.start_api(fault=f"{step}@2=kill")  # the first is the submission
     request_id = submit(registered)
     assert request_id is not None
-    with impatient(registered.requester()) as requester, pytest.raises(UnreachableError):
+    with registered.requester(retry=ONCE) as requester, pytest.raises(UnreachableError):
         requester.withdraw(request_id)
     registered.kill()
     registered.start_api()

@@ -33,7 +33,7 @@ ROLE = "lethe_service"
 ODD_PASSWORD = r"""it's "odd" \ $HOME {x}"""
 
 
-def _services() -> dict[str, str]:
+def services() -> dict[str, str]:
     """Return the text of each service, by name."""
     body = re.search(r"(?ms)^services:\n(.*?)^\S", CODE)
     assert body is not None
@@ -42,7 +42,7 @@ def _services() -> dict[str, str]:
 
 
 def test_the_services_are_those_of_the_documentation() -> None:
-    assert list(_services()) == [
+    assert list(services()) == [
         "postgres",
         "redis",
         "migrate",
@@ -112,16 +112,16 @@ def test_the_workers_have_what_the_families_need() -> None:
     elsewhere = {"vision", "text", "mlflow"}  # of commands that the operator runs
     assert asked > elsewhere
     for name in ("worker", "worker-gpu"):
-        (extra,) = re.findall(r"EXTRA: (\w+)", _services()[name])
+        (extra,) = re.findall(r"EXTRA: (\w+)", services()[name])
         missing = set().union(*map(_needs, asked - elsewhere)) - _needs(extra)
         assert not missing, name
     assert "ARG EXTRA=worker" in (REPOSITORY / "Dockerfile").read_text()
 
 
 def test_a_gpu_is_reserved_by_the_worker_of_its_queue_alone() -> None:
-    reserved = [name for name, body in _services().items() if "driver: nvidia" in body]
+    reserved = [name for name, body in services().items() if "driver: nvidia" in body]
     assert reserved == ["worker-gpu"]
-    body = _services()["worker-gpu"]
+    body = services()["worker-gpu"]
     assert "profiles: [gpu]" in body
     assert "CONSTRAINTS: constraints-gpu.txt" in body
     assert "gpu_queue" in Settings.model_fields
@@ -140,7 +140,7 @@ def test_the_commented_silos_are_as_many_as_the_setting_and_like_the_worker() ->
 
 
 def test_only_the_migration_connects_as_the_owner() -> None:
-    for name, body in _services().items():
+    for name, body in services().items():
         owner = "lethe_owner@" in body or "POSTGRES_PASSWORD" in body
         assert owner == (name in ("migrate", "postgres")), name
 

@@ -8,7 +8,7 @@ import tomllib
 from pathlib import Path
 
 from tests.packaging.dockerfile import REPOSITORY
-from tests.packaging.test_compose import _services
+from tests.packaging.test_compose import services
 
 EXTRAS = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"][
     "optional-dependencies"
@@ -29,7 +29,7 @@ def installed() -> set[str]:
     return {extra for one in written for extra in one.split(",")} | {
         extra
         for name in ("worker", "worker-gpu")
-        for extra in re.findall(r"EXTRA: (\w+)", _services()[name])
+        for extra in re.findall(r"EXTRA: (\w+)", services()[name])
     }
 
 

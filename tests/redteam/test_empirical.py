@@ -8,7 +8,7 @@ from benchmarks.soundness.empirical import Scene, honest_scene, scenes
 from benchmarks.soundness.networks import accuracy, fitted
 from benchmarks.soundness.providers import CHEATS, STORAGE
 from benchmarks.soundness.updates import UPDATES, Provider
-from benchmarks.soundness.worlds import Setting, digits, make_world
+from benchmarks.soundness.worlds import WorldSetting, digits, make_world
 from tests.redteam.small import SMALL
 from workers.judge.base import Report
 from workers.judge.samples.empirical import VERIFIER
@@ -32,7 +32,7 @@ REFUSED_BY = {
 }
 
 
-def provider_of(setting: Setting) -> Provider:
+def provider_of(setting: WorldSetting) -> Provider:
     world = make_world(setting, 0)
     original = fitted(world, np.arange(setting.rows), 0)
     return Provider(world, original, np.random.default_rng(0))

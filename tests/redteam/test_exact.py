@@ -5,7 +5,7 @@ import pytest
 
 from benchmarks.soundness.providers import HONEST, is_honest
 from benchmarks.soundness.ridge_cheats import PROVIDERS
-from benchmarks.soundness.ridge_problem import Problem, make_problem
+from benchmarks.soundness.ridge_problem import RidgeProblem, make_problem
 from workers.judge.ridge.verdict import EXACT as VERIFIER
 
 # The check that must notice it; those before it must have passed.
@@ -26,7 +26,7 @@ NOTICED_BY = {
 
 
 @pytest.fixture(scope="module", params=["full", "freivalds"])
-def problem(request: pytest.FixtureRequest) -> Problem:
+def problem(request: pytest.FixtureRequest) -> RidgeProblem:
     found = make_problem(["full", "freivalds"].index(request.param))
     assert found.mode == request.param
     return found
@@ -37,25 +37,25 @@ def test_every_cheat_has_its_check() -> None:
 
 
 @pytest.mark.parametrize("name", NOTICED_BY)
-def test_a_cheat_is_refused_by_its_check(problem: Problem, name: str) -> None:
+def test_a_cheat_is_refused_by_its_check(problem: RidgeProblem, name: str) -> None:
     report = VERIFIER.verify(PROVIDERS[name](problem))
     assert report.result == "FAIL"
     assert min(check.number for check in report.checks if not check.passed) == NOTICED_BY[name]
 
 
 @pytest.mark.parametrize("name", sorted(HONEST))
-def test_the_honest_are_accepted(problem: Problem, name: str) -> None:
+def test_the_honest_are_accepted(problem: RidgeProblem, name: str) -> None:
     assert VERIFIER.verify(PROVIDERS[name](problem)).result == "PASS"
 
 
-def test_the_smallest_lie_is_one_bit(problem: Problem) -> None:
+def test_the_smallest_lie_is_one_bit(problem: RidgeProblem) -> None:
     head = PROVIDERS["one ulp"](problem).ridge.head
     apart = head.view(np.int32) - problem.after.head.view(np.int32)
     assert np.count_nonzero(apart) == 1
     assert abs(apart).max() == 1
 
 
-def test_answers_to_the_erased_rows_would_not_tell(problem: Problem) -> None:
+def test_answers_to_the_erased_rows_would_not_tell(problem: RidgeProblem) -> None:
     forged = PROVIDERS["overfit one attack"](problem).ridge.head
     codes = problem.rows.codes[list(problem.erased)].astype(np.float64)
     features = codes * np.ldexp(1.0, np.array(problem.config.exponents))
@@ -63,7 +63,7 @@ def test_answers_to_the_erased_rows_would_not_tell(problem: Problem) -> None:
     assert not np.array_equal(forged, problem.after.head)
 
 
-def test_forged_statistics_agree_with_their_own_head(problem: Problem) -> None:
+def test_forged_statistics_agree_with_their_own_head(problem: RidgeProblem) -> None:
     forged = PROVIDERS["forged evidence"](problem).ridge
     assert forged.statistics is not None
     assert forged.statistics.rows == problem.after.statistics.rows
@@ -74,7 +74,9 @@ def test_forged_statistics_agree_with_their_own_head(problem: Problem) -> None:
     np.testing.assert_allclose(forged.head, solved, rtol=1e-5)
 
 
-def test_swapped_rows_agree_with_every_check_but_those_of_contents(problem: Problem) -> None:
+def test_swapped_rows_agree_with_every_check_but_those_of_contents(
+    problem: RidgeProblem,
+) -> None:
     checks = VERIFIER.verify(PROVIDERS["swapped rows"](problem)).checks
     failed = [check.name for check in checks if not check.passed]
     assert failed == ["retained-set", "rows-before", "rows-after"]

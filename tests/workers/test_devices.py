@@ -49,7 +49,7 @@ def test_no_cuda_is_a_warning_and_the_processor(
 def test_auto_without_a_driver_is_silent(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(devices, "_has_driver", lambda: False)
+    monkeypatch.setattr(devices, "has_driver", lambda: False)
     assert devices.choose("auto") is None
     assert not caplog.records
 
@@ -58,7 +58,7 @@ def test_auto_without_a_driver_is_silent(
 def test_torch_that_is_not_installed_is_a_warning_that_names_the_extra(
     device: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(devices, "_has_driver", lambda: True)
+    monkeypatch.setattr(devices, "has_driver", lambda: True)
     monkeypatch.setattr(devices, "find_spec", lambda name: None)
     assert devices.choose(device) is None
     assert "pip install -c constraints.txt '.[torch]'" in caplog.text
@@ -96,9 +96,9 @@ def test_a_driver_is_looked_for_before_torch_is(monkeypatch: pytest.MonkeyPatch)
         raise OSError(name)
 
     monkeypatch.setattr(ctypes, "CDLL", absent)
-    assert not devices._has_driver()
+    assert not devices.has_driver()
     monkeypatch.setattr(ctypes, "CDLL", lambda name: object())
-    assert devices._has_driver()
+    assert devices.has_driver()
 
 
 def test_an_unknown_device_is_a_bug() -> None:
@@ -114,7 +114,7 @@ def test_the_settings_and_the_command_offer_the_same_devices() -> None:
 def test_the_processor_alone_never_imports_torch() -> None:
     script = (
         "import sys; from workers import devices; from workers.methods.ridge.base import method_names; method_names();"
-        "devices._has_driver = lambda: False;"
+        "devices.has_driver = lambda: False;"
         "devices.choose('cpu'); devices.choose('auto'); sys.exit('torch' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0

@@ -11,9 +11,8 @@ import pyarrow as pa
 import pytest
 import sqlalchemy as sa
 
-from workers import sql
 from workers.errors import DatasetError
-from workers.sql import query_table
+from workers.sql import query_table, table_of
 
 SECRET = "hunter2"
 
@@ -85,8 +84,8 @@ def test_a_result_above_the_bound_is_refused(database: str) -> None:
 
 def joined(values: list[Any]) -> pa.Table:
     """Return values as if two of them were fetched at a time."""
-    parts = [sql._array("c", values[start : start + 2]) for start in range(0, len(values), 2)]
-    return sql._joined(["c"], [parts])
+    rows = [(value,) for value in values]
+    return table_of(["c"], [rows[start : start + 2] for start in range(0, len(rows), 2)], 1024)
 
 
 @pytest.mark.parametrize(
@@ -111,9 +110,17 @@ def test_columns_of_several_types_are_refused(values: list[Any]) -> None:
         joined(values)
 
 
-def test_a_postgresql_address_gets_the_driver_that_is_installed() -> None:
-    for text in ("postgresql://h/d", "postgres://h/d"):
-        assert sql._url(text) == sa.make_url("postgresql+psycopg://h/d")
+def test_a_postgresql_address_gets_the_driver_that_is_installed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def asked(url: sa.URL, **_: object) -> None:
+        assert url == sa.make_url("postgresql+psycopg://h/d")
+        raise sa.exc.NoSuchModuleError("asked")
+
+    monkeypatch.setattr(sa, "create_engine", asked)
+    for scheme in ("postgresql", "postgres"):
+        with pytest.raises(DatasetError, match="asked"):
+            query_table(f"{scheme}://h/d", "SELECT 1")
 
 
 @pytest.mark.parametrize("password", [f"a@b:{SECRET}", f"a@{SECRET}"])

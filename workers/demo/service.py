@@ -42,7 +42,7 @@ class LocalService:
             "LETHE_DECIDE": "at-once",  # there is no reviewer here
             "LETHE_ENVIRONMENT": "development",
         }
-        self._process: subprocess.Popen[bytes] | None = None
+        self.process: subprocess.Popen[bytes] | None = None
 
     def run_cli(self, *arguments: str) -> str:
         """Run one `lethe` command against this service's data; returns what it printed."""
@@ -62,7 +62,7 @@ class LocalService:
         self._ready.unlink(missing_ok=True)
         with self._log_file.open("ab") as log:
             command = [sys.executable, "-m", "lethe.cli.main", "serve", "--embedded-worker"]
-            self._process = subprocess.Popen(
+            self.process = subprocess.Popen(
                 [*command, "--port", "0", "--ready-file", str(self._ready)],
                 env=self.environment,
                 stdout=log,
@@ -74,7 +74,7 @@ class LocalService:
         while time.monotonic() < deadline:
             if self._ready.exists():
                 return str(json.loads(self._ready.read_text())["base_url"])
-            if self._process.poll() is not None:
+            if self.process.poll() is not None:
                 break
             time.sleep(0.05)
         self.stop()
@@ -83,17 +83,17 @@ class LocalService:
     @property
     def pid(self) -> int:
         """The process id of the running service."""
-        assert self._process is not None
-        return self._process.pid
+        assert self.process is not None
+        return self.process.pid
 
     def stop(self) -> None:
         """Stop the service and its worker, if they run, after their current task."""
-        if self._process is None or self._process.poll() is not None:
+        if self.process is None or self.process.poll() is not None:
             return
-        self._process.terminate()
+        self.process.terminate()
         try:
             with suppress(subprocess.TimeoutExpired):
-                self._process.wait(timeout=STOP_SECONDS)
+                self.process.wait(timeout=STOP_SECONDS)
         finally:
             self.kill()
 
@@ -103,10 +103,10 @@ class LocalService:
         Kills the whole session: a worker alone would finish its training. The ledger survives
         it as it survives a crash.
         """
-        if self._process is None or self._process.poll() is not None:
+        if self.process is None or self.process.poll() is not None:
             return False
-        os.killpg(self._process.pid, signal.SIGKILL)
-        self._process.wait()
+        os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
         return True
 
 

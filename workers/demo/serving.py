@@ -10,12 +10,12 @@ READY = "ready.json"  # in the service's data directory, written by itself
 ANSWER_SECONDS = 2.0
 
 
-def serving_pid(data_dir: Path) -> int | None:
+def serving_pid(data_dir: Path, proc: Path = Path("/proc")) -> int | None:
     """Return the process that serves `data_dir`, None if it ended.
 
     A process id is reused once its process ended, so a live one is trusted only if it was
-    started for this very record. If the system does not show that (no /proc), the recorded
-    address must accept a connection.
+    started for this very record. If the system does not show that, for lack of `proc`, the
+    recorded address must accept a connection.
     """
     try:
         ready = json.loads((data_dir / READY).read_bytes())
@@ -24,7 +24,7 @@ def serving_pid(data_dir: Path) -> int | None:
         return None  # none started, or it died while writing
     if pid <= 0:  # would address a group of processes
         return None
-    started_for = _arguments(pid)
+    started_for = _arguments(proc / f"{pid}")
     if started_for is None:
         serves = _lives(pid) and _answers(base_url)
     else:
@@ -32,9 +32,9 @@ def serving_pid(data_dir: Path) -> int | None:
     return pid if serves else None
 
 
-def _arguments(pid: int) -> list[bytes] | None:
+def _arguments(shown: Path) -> list[bytes] | None:
     try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+        return (shown / "cmdline").read_bytes().split(b"\0")
     except OSError:
         return None
 

@@ -90,7 +90,7 @@ def _learn(job: JobContext, sent: ReceivedUpload) -> None:
             for owner, block in upload.blocks.items()
             for record in block.records
         )
-        _refuse_known(session, lease.model_id, clients, tombstone_key, add_back)
+        refuse_known(session, lease.model_id, clients, tombstone_key, add_back)
     salts = upload.salts()
     result = kind.learn(job, before, upload, salts)
     fresh = FreshRecords.salted(upload.records, salts, result.contents)
@@ -188,7 +188,7 @@ def _refuse_claims(file: BinaryIO, records: Iterable[str], measured: VersionFigu
         raise RefusedError("a held-out record id is that of a row registered: use new ids")
 
 
-def _refuse_known(
+def refuse_known(
     session: Session,
     model_id: int,
     clients: Iterable[tuple[str, str]],

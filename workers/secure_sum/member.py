@@ -59,6 +59,7 @@ class Member:
         key: SigningKey,
         roster: Roster,
         secret: bytes | None = None,
+        seeds: Secrets | None = None,
     ) -> None:
         """Prepare for a round.
 
@@ -69,6 +70,7 @@ class Member:
             roster: The pinned public keys of its peers, from a source other than the service.
             secret: 32 bytes that the member keeps across rounds, so that peers see whether it
                 contributes the same again; random if None.
+            seeds: The member's secrets of this round; fresh ones if None.
 
         Raises:
             PlanError: The plan does not include this member, or includes a stranger.
@@ -84,9 +86,9 @@ class Member:
         self.plan, self.name = plan, name
         self._key, self._roster = key, roster
         self._secret = secret or secrets.token_bytes(32)
-        self._secrets = Secrets()
+        self._secrets = seeds or Secrets()
         self._mask_key = mask_key(self._secrets.mask_seed, plan, name)
-        self._peers: dict[str, Advertisement] = {}
+        self.peers: dict[str, Advertisement] = {}  # those of step 2
         self._stated: Statement | None = None
         self._survivors: dict[str, Statement] = {}
         self._held: dict[str, bytes] = {}  # 16 bytes of the mask seed, 16 of the self seed
@@ -121,7 +123,7 @@ class Member:
         return self._answer(SharedKeys.step, peers, lambda: self._share(peers))
 
     def _share(self, peers: dict[str, Advertisement]) -> SharedKeys:
-        self._peers = peers
+        self.peers = peers
         of_mask = split(self.plan, self._secrets.mask_seed)
         of_self = split(self.plan, self._secrets.self_seed)
         pairs = {peer: of_mask[peer] + of_self[peer] for peer in peers}
@@ -166,7 +168,7 @@ class Member:
         if vector.shape != (self.plan.length,):
             raise WrongLengthError("the vector has not the length of the round's model")
         self._after(SharedKeys.step)
-        if not set(sealed) <= set(self._peers) - {self.name}:
+        if not set(sealed) <= set(self.peers) - {self.name}:
             raise UnknownMemberError("shares come from somebody who did not advertise")
         self._enough({*sealed, self.name})
         digest = hashlib.sha256(vector.tobytes()).digest()
@@ -189,7 +191,7 @@ class Member:
                 self._secrets.cipher,
                 self.name,
                 peer,
-                self._peers[peer].cipher,
+                self.peers[peer].cipher,
                 data,
             )
             for peer, data in sealed.items()
@@ -197,7 +199,7 @@ class Member:
         masked = vector.copy()
         add_mask(masked, self_key(self.plan, self._secrets.self_seed, self.name), +1)
         for peer in sealed:
-            key = pair_key(self.plan, self._mask_key, self.name, peer, self._peers[peer].mask)
+            key = pair_key(self.plan, self._mask_key, self.name, peer, self.peers[peer].mask)
             add_mask(masked, key, pair_sign(self.name, peer))
         self._held |= held
         content = b"lethe/masked-round/content/v1\0" + self.plan.model.encode() + b"\0"
@@ -206,7 +208,7 @@ class Member:
             len(releases),
             messages.input_digest(masked),
             hmac.digest(self._secret, content + vector.astype("<u8").tobytes(), "sha256"),
-            messages.seen_digest(self._peers, self._held),
+            messages.seen_digest(self.peers, self._held),
         )
         statement = messages.sign_message(self.plan, self.name, self._stated, self._key)
         peers = tuple(sorted(self._held))

@@ -123,7 +123,7 @@ def _page(*indices: int) -> bytes:
         }
         for index in indices or range(size)
     ]
-    proof = None if indices else range_members(prove_range(0, size, size, log._read))
+    proof = None if indices else range_members(prove_range(0, size, size, log.read))
     page = {"items": items, "next": None, "completeness": {"range": proof}}
     return _encoded({**page, "checkpoint": log.checkpoint()})
 

@@ -35,9 +35,9 @@ class Forest:
         """Begin with no rows."""
         self.config = config
         self.store = RowStore(len(config.bins.edges), 1, np.uint8)
-        self._shape = config.shape
+        self.shape = config.shape
         keys = [tree_key(config.seed, i) for i in range(config.trees)]
-        self._trees = [empty_tree(key, self._shape, 0) for key in keys]
+        self.trees = [empty_tree(key, self.shape, 0) for key in keys]
         self.rebuilt = 0  # rows in rebuilt subtrees at the last change, over all trees
 
     def __len__(self) -> int:
@@ -78,10 +78,10 @@ class Forest:
     def _learn(self, ids: Sequence[str], codes: Codes, targets: Int64s) -> None:
         slots = self.store.add(ids, codes, targets[:, None])
         room = len(self.store.values)
-        if room > len(self._trees[0].link):
-            more = np.full((room - len(self._trees[0].link), 2), NONE, np.int32)
-            self._trees = [
-                tree._replace(link=np.concatenate([tree.link, more])) for tree in self._trees
+        if room > len(self.trees[0].link):
+            more = np.full((room - len(self.trees[0].link), 2), NONE, np.int32)
+            self.trees = [
+                tree._replace(link=np.concatenate([tree.link, more])) for tree in self.trees
             ]
         self._change(slots, 1)
 
@@ -94,18 +94,18 @@ class Forest:
         if len(set(ids)) != len(ids):
             raise EstimatorInputError("ids: one is given twice")
         slots = self.store.slots_of(ids)
-        for tree in self._trees:
+        for tree in self.trees:
             unlink(tree, slots)
         self._change(slots, -1)
         self.store.remove(ids)
 
     def published(self) -> PublishedForest:
         """Return the publishable model: it predicts, and holds no record ids and no counts."""
-        return PublishedForest.of(self.config, self._trees)
+        return PublishedForest.of(self.config, self.trees)
 
     def seal(self) -> bytes:
         """Return the sealed state: ids and codes of all rows, and the counts of all nodes."""
-        return seal_trees(self.config, self.store, self._trees)
+        return seal_trees(self.config, self.store, self.trees)
 
     @classmethod
     def open(cls, data: bytes) -> "Forest":
@@ -117,7 +117,7 @@ class Forest:
         config, ids, codes, targets, trees = open_trees(data)
         found = cls(config)
         found.store.add(ids, codes, targets)
-        found._trees = trees
+        found.trees = trees
         return found
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -127,9 +127,9 @@ class Forest:
     def _change(self, slots: NDArray[np.int32], sign: int) -> None:
         codes, targets = self.store.values, self.store.targets[:, 0]
         self.rebuilt = 0
-        for i, tree in enumerate(self._trees):
-            self._trees[i], rebuilt = change(
-                tree, self._shape, codes, targets, slots.copy(), sign
+        for i, tree in enumerate(self.trees):
+            self.trees[i], rebuilt = change(
+                tree, self.shape, codes, targets, slots.copy(), sign
             )
             self.rebuilt += rebuilt
 

@@ -7,7 +7,7 @@ from sqlmodel import Session, select
 
 from app.service.issued import public_log
 from lethe.canonical import parse_base64
-from lethe.client import Client, EntryFilter
+from lethe.client import EntryFilter
 from lethe.log.proofs import ProofError, check_inclusion
 from lethe.log.ranges import check_range, read_range
 from lethe.log.tree import leaf_hash
@@ -86,7 +86,7 @@ def test_the_client_reads_and_proves_the_services_log(ready: Installation) -> No
     ready.caller.erase_records("r1")
     ready.drain()
     keys = ready.services.ledger.verifier
-    with Client("http://testserver", transport=ready.caller.http._transport) as client:
+    with ready.client(token=None) as client:
         whole = client.log_entries(keys)
         assert whole.complete
         assert (whole.start, whole.end) == (0, whole.checkpoint.size)
@@ -114,7 +114,7 @@ def test_an_entry_that_was_changed_in_the_database_is_noticed_by_its_reader(
     )
     keys = ready.services.ledger.verifier
     with (
-        Client("http://testserver", transport=ready.caller.http._transport) as client,
+        ready.client(token=None) as client,
         pytest.raises(ProofError, match="another root"),
     ):
         client.log_entries(keys)

@@ -191,7 +191,7 @@ def _masked_body(joining: Joining, **changes: Any) -> dict[str, Any]:
         "content": to_text(bytes(32)),
         "input": to_text(sha256(b64decode(body["vector"] + "==")).digest()),
         "released": len(body["releases"]),
-        "seen": to_text(seen_digest(joining.member._peers, joining.plan.members)),
+        "seen": to_text(seen_digest(joining.member.peers, joining.plan.members)),
     }
     statement = _signed(joining, "statement", stated).decode()
     return {**body, "statement": statement, **changes}

@@ -35,13 +35,11 @@ from app.cli.backup import backup, restore
 from app.keys.rotate_log import revoke_log, rotate_log
 from app.ledger import storage
 from app.ledger.guard import RolledBackError, SigningGuard, format_state
-from app.ledger.sequencer import Ledger
 from app.ledger.startup import GUARD, SchemaError
 from app.settings import Settings
 from lethe.cli.log import log
 from lethe.files import PARTIAL
 from lethe.log.checkpoint import Checkpoint
-from lethe.signing.keys import PrivateKey
 from migrations.runner import upgrade
 from models import Artifact, ErasureRequest, Record
 from models.database.session import opened_engine
@@ -49,18 +47,6 @@ from tests.app.cli.test_backup import erase, mirror, point_at, rows, run, stored
 from tests.installation import Installation, install
 
 pytestmark = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
-
-
-@pytest.fixture
-def running(
-    settings: Settings, ledger: Ledger, fitted: PrivateKey, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Installation]:
-    """The installation of the environment, with a fitted model."""
-    monkeypatch.setenv("LETHE_ORIGIN", settings.origin)
-    point_at(settings, monkeypatch)
-    with install(settings) as installed:
-        installed.caller.key = fitted
-        yield installed
 
 
 @dataclass

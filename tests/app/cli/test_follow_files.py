@@ -33,8 +33,8 @@ from lethe.signing.keys import PrivateKey
 from models.database.session import opened_engine
 from models.database.types import clock
 from tests.app.cli.test_backup import detail, mirror, point_at, run
-from tests.app.cli.test_point_in_time import archive_all, erase, state, stored
-from tests.installation import Installation, install
+from tests.app.cli.test_point_in_time import archive_all, erase, stored
+from tests.installation import Installation, install, state
 from tests.servers import ArchivedPostgres, archived_postgres
 
 ARTIFACTS = "artifacts"

@@ -10,7 +10,6 @@ from click.testing import CliRunner
 from sqlalchemy import update
 from sqlmodel import Session, col, select
 
-from app.ledger.sequencer import Ledger
 from app.reconcile.fsck import tree as fsck_tree
 from app.settings import Settings
 from app.vault.artifacts import GRACE
@@ -19,21 +18,15 @@ from lethe.cli.log import log
 from lethe.signing.keys import PrivateKey
 from models import Artifact, Certificate, Model, Record
 from models.database.types import utcnow
-from tests.app.cli.test_backup import point_at
 from tests.app.ledger.samples import append, entry, rewind, tamper
 from tests.installation import Installation, install
 
 
 @pytest.fixture
 def ready(
-    settings: Settings,
-    ledger: Ledger,
-    with_certificate: PrivateKey,
-    monkeypatch: pytest.MonkeyPatch,
+    settings: Settings, environment: None, with_certificate: PrivateKey
 ) -> Iterator[Installation]:
     """An installation with a certificate, whose model does not change afterwards."""
-    monkeypatch.setenv("LETHE_ORIGIN", settings.origin)
-    point_at(settings, monkeypatch)
     with install(settings) as made:
         made.caller.key = with_certificate
         yield made

@@ -1,7 +1,6 @@
 """`lethe restore --journal-only`: tombstones added to the journal, and lines left by a crash."""
 
 import shutil
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,6 @@ from sqlmodel import Session, col, select
 from app import steps
 from app.cli.backup import backup, restore
 from app.ledger.journal import record_model_event
-from app.ledger.sequencer import Ledger
 from app.ledger.transaction import Transaction
 from app.purge import retention
 from app.service.context import open_services
@@ -24,11 +22,11 @@ from app.vault.journal import FILE as JOURNAL
 from app.vault.journal import Erased, ErasureJournal
 from app.vault.master import RootSecret
 from lethe.cli.log import log
-from lethe.signing.keys import PrivateKey, generate_key
+from lethe.signing.keys import generate_key
 from models import Contribution, ErasureRequest, LogEntry, Record, Tombstone
 from tests.app.cli.test_backup import elsewhere, mirror, point_at, rows, stored
 from tests.app.ledger.samples import tamper
-from tests.installation import Installation, install
+from tests.installation import Installation
 from tests.small import MODEL, Caller, pack
 from tests.small import rows as small_rows
 from workers.errors import RefusedError
@@ -41,15 +39,9 @@ LOST = b""
 
 
 @pytest.fixture
-def ready(
-    settings: Settings, ledger: Ledger, fitted: PrivateKey, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Installation]:
+def ready(running: Installation) -> Installation:
     """The installation of the environment, with a fitted model."""
-    monkeypatch.setenv("LETHE_ORIGIN", settings.origin)
-    point_at(settings, monkeypatch)
-    with install(settings) as made:
-        made.caller.key = fitted
-        yield made
+    return running
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from app.settings import Settings
 from lethe.cli.log import log
 from models import Record
 from tests.app.cli.test_backup import mirror, point_at, run
-from tests.installation import Installation, install
+from tests.installation import Installation, install, state
 from tests.servers import ArchivedPostgres, archived_postgres
 from tests.small import MODEL
 
@@ -55,10 +55,6 @@ def erase(installed: Installation, client: str) -> str:
     assert answer.status_code == 202, answer.text
     installed.drain()
     return str(answer.json()["id"])
-
-
-def state(installed: Installation, request: str) -> str:
-    return str(installed.caller.http.get(f"/v1/requests/{request}").json()["state"])
 
 
 def stored(installed: Installation) -> set[str]:

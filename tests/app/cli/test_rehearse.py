@@ -12,31 +12,16 @@ from click.testing import Result
 
 from app.cli.backup import backup
 from app.ledger.guard import SigningGuard
-from app.ledger.sequencer import Ledger
 from app.ledger.startup import GUARD
 from app.service.desk import people
-from app.settings import Settings
 from lethe.identity import Identity, digests
 from lethe.log.checkpoint import Checkpoint, sign_checkpoint
-from lethe.signing.keys import PrivateKey
 from models.database.session import make_engine
-from tests.app.cli.test_backup import detail, erase, mirror, point_at, run
+from tests.app.cli.test_backup import detail, erase, mirror, run
 from tests.app.cli.test_backup import elsewhere as elsewhere
 from tests.app.ledger.samples import stored_leaves
-from tests.installation import Installation, install
+from tests.installation import Installation
 from tests.small import MODEL
-
-
-@pytest.fixture
-def running(
-    settings: Settings, ledger: Ledger, fitted: PrivateKey, monkeypatch: pytest.MonkeyPatch
-) -> Any:
-    """The installation of the environment, with a fitted model."""
-    monkeypatch.setenv("LETHE_ORIGIN", settings.origin)
-    point_at(settings, monkeypatch)
-    with install(settings) as installed:
-        installed.caller.key = fitted
-        yield installed
 
 
 @pytest.fixture

@@ -1,30 +1,20 @@
 """`lethe log witnesses`: the state of each witness, and --end."""
 
 import json
+from functools import partial
 from pathlib import Path
 
-import click
 import pytest
-from click.testing import CliRunner, Result
 
 from app.cli.witnesses import witnesses
 from app.ledger.sequencer import Ledger
 from app.settings import Settings
 from app.witnesses.gather import begin
-from lethe.errors import LetheError
 from tests.app.ledger.samples import append, entry
 from tests.app.witnesses.three import gathering, three_witnesses
+from tests.lethe.cli.certificates import run_as_main
 
-
-def run(*arguments: str) -> Result:
-    @click.command()
-    def main() -> None:
-        try:
-            witnesses(list(arguments), standalone_mode=False)
-        except LetheError as error:
-            raise click.UsageError(error.detail) from error
-
-    return CliRunner().invoke(main, [])
+run = partial(run_as_main, command=witnesses)
 
 
 @pytest.fixture(autouse=True)

@@ -7,9 +7,9 @@ import pytest
 
 from app.ledger.sequencer import Ledger
 from app.settings import Settings
-from lethe.identity import digests
 from tests.app.console.reader import Browser
 from tests.installation import Installation, install, make_token
+from tests.workers.jobs.desk.test_cases import person
 from tests.workers.jobs.desk.test_people import ANN, named
 
 
@@ -50,9 +50,3 @@ def desk(installation: Installation) -> Desk:
     for record in ("r1", "r2"):
         assert caller.erase_records(record).status_code == 202
     return Desk(installation, opened.json()["ref"])
-
-
-def person(email: str) -> dict[str, str]:
-    """Return an identity as it travels."""
-    found = {name: digest.hex() for name, digest in digests("email", email).items()}
-    return {"kind": "email", **found}

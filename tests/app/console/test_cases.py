@@ -7,8 +7,9 @@ import re
 
 import pytest
 
-from tests.app.console.conftest import Desk, person
+from tests.app.console.conftest import Desk
 from tests.app.console.reader import read
+from tests.workers.jobs.desk.test_cases import person
 from tests.workers.jobs.desk.test_people import ANN, BOB, named
 
 

@@ -1,21 +1,19 @@
 """Legal holds in the console: placed by one person, released by another, in the log."""
 
 import pytest
-from sqlmodel import Session, select
+from sqlmodel import select
 
-from app.service.access.tokens import mint
 from models import LegalHold
 from tests.app.console.conftest import Desk
 from tests.app.console.reader import Browser, read
+from tests.installation import make_token
 
 REASON, PAGE = "Smith v. Example", "/console/holds"
 
 
 def named(desk: Desk, name: str, scope: str = "officer") -> Browser:
     """Return the browser of an officer of this name."""
-    with Session(desk.installation.services.engine) as session:
-        token = mint(session, scope, name)
-        session.commit()
+    token = make_token(desk.installation.services, scope, name)
     return Browser(desk.installation.caller.http, token)
 
 

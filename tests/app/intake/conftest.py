@@ -28,7 +28,7 @@ def site(
     settings: Settings, ledger: Ledger, box: Mailbox, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Installation]:
     """An installation without a model: what is refused needs none."""
-    monkeypatch.setattr(installation, "_routes", ROUTES)
+    monkeypatch.setattr(installation, "routes", ROUTES)
     changes = {
         "intake": True,
         "intake_kinds": "customer",

@@ -1,6 +1,5 @@
 """Who issued a code is a submitter: the log has their name, and they approve nothing of it."""
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,14 +9,13 @@ from sqlmodel import Session, select
 from app.reconcile.fsck.approvals import OWN
 from app.reconcile.fsck.intake import UNLOGGED
 from app.reconcile.fsck.run import fsck
-from app.service.access.tokens import mint
 from app.service.desk import people
 from app.service.intake.codes import issue
 from lethe.identity import WIDTH, Identity, digests, pack
 from models import Case, IntakeCode, IntakeProof, RequestEvent
 from tests.app.intake.people import Page, Visitor
-from tests.installation import Installation
-from tests.small import Caller, rows
+from tests.installation import Installation, named
+from tests.small import rows
 from tests.workers.jobs.desk.test_fsck_approvals import executed, plant
 from tests.workers.jobs.desk.test_people import checks, write
 from tests.workers.jobs.desk.test_review import decide, other
@@ -33,14 +31,6 @@ def customers(site: Installation) -> Installation:
     assert site.caller.register_model(arrays).status_code == 201
     site.drain()
     return site
-
-
-def named(installation: Installation, name: str) -> Caller:
-    """Return somebody whose token has this name."""
-    with Session(installation.services.engine) as session:
-        token = mint(session, "officer", name)
-        session.commit()
-    return replace(installation.caller, token=token)
 
 
 def code(installation: Installation, by: str, customer: str = "77") -> str:
@@ -84,7 +74,7 @@ def test_who_issued_the_code_does_not_approve(
     customers: Installation, visitor: Visitor, issuer: str, approver: str
 ) -> None:
     ref = opened(customers, visitor, issuer)
-    same = named(customers, approver)
+    same = named(customers, approver, "officer")
     refused = decide(same, ref, "approve")
     assert refused.status_code == 403
     assert issuer not in refused.text
@@ -147,7 +137,7 @@ def test_who_imported_the_identity_does_not_approve(
     mine = Identity("customer", digests("customer", "666"))
     people.import_identities(customers.services, "small", [("r1", mine)], "Desk")
     ref = opened(customers, visitor, "another", "666")
-    desk = named(customers, "desk")
+    desk = named(customers, "desk", "officer")
     assert decide(desk, ref, "approve").status_code == 403
     shown = customers.caller.operator("GET", f"/v1/cases/{ref}").json()
     assert {"imported_by": "Desk", "issued_by": "another"} in [

@@ -59,7 +59,7 @@ def second(ready: Installation) -> Ledger:
     """A process started after `lethe log ml-dsa` that signed a checkpoint with both keys."""
     create_ml_dsa(ready.settings)
     begun = load_ledger(ready.settings, ready.services.engine)
-    ready.services.ledger._source = begun._source  # as its restart
+    ready.services.ledger.source = begun.source  # as its restart
     append(begun, entry(0))
     return begun
 
@@ -229,7 +229,7 @@ def test_a_process_at_work_follows_and_a_foreign_key_is_not_taken(
     assert signers(second) == ids(first, new)
     assert ready.caller.http.get("/readyz").status_code == 503
     # A process that starts with it is refused by the log.
-    ready.services.ledger._source = load_ledger(settings, ready.services.engine)._source
+    ready.services.ledger.source = load_ledger(settings, ready.services.engine).source
     assert ready.caller.http.get("/readyz").status_code == 503
     report = FsckReport()
     fsck_keys(settings, ready.services.ledger, report)

@@ -54,7 +54,7 @@ def behind_a_slow_one(
         futures: list[Future[int]] = []
         for effect in effects:
             futures.append(pool.submit(committer.submit, effect))
-            while len(committer._waiting) < len(futures):
+            while committer.waiting < len(futures):
                 threading.Event().wait(0.001)
         go_on.set()
         first.result()
@@ -105,8 +105,8 @@ def test_what_arrives_while_another_process_has_the_lock_joins_the_batch(
 
     with ThreadPoolExecutor(20) as pool:
         assert pool.submit(committer.submit, appending(0)).result() == 0
-        assert not mine._contended
-        mine._contended = True  # as after a transaction that had to wait
+        assert not mine.contended
+        mine.contended = True  # as after a transaction that had to wait
         other = pool.submit(ledger.transact, holding)
         assert has_lock.wait(60)
         first = pool.submit(committer.submit, appending(1))
@@ -114,7 +114,7 @@ def test_what_arrives_while_another_process_has_the_lock_joins_the_batch(
             while not connection.execute(WAITS).scalar_one():
                 threading.Event().wait(0.001)
         more = [pool.submit(committer.submit, appending(i)) for i in range(2, 8)]
-        while len(committer._waiting) < len(more):
+        while committer.waiting < len(more):
             threading.Event().wait(0.001)
         let_go.set()
         assert other.result() == 1
@@ -123,7 +123,7 @@ def test_what_arrives_while_another_process_has_the_lock_joins_the_batch(
         # One batch: there is no checkpoint between the first and the last entry.
         assert not set(range(3, 9)) & set(sizes(ledger))
         assert pool.submit(committer.submit, appending(9)).result() == 9
-        assert not mine._contended  # no other process held it
+        assert not mine.contended  # no other process held it
     committer.close()
     assert {1, 9, 10} <= set(sizes(ledger)) <= {0, 1, 2, 9, 10}
     assert fsck(ledger).ok

@@ -20,10 +20,10 @@ from tests.app.purge.test_moved_times import LONG_AGO, contacted, held, nothing_
 from tests.app.purge.test_retention import BOTH, entries, late, problems
 from tests.app.reconcile.test_fsck_retention import found, listed
 from tests.app.service.test_holds import officer, release
-from tests.installation import Installation, install
+from tests.installation import Installation, install, state
 from tests.remote import Remote
 from tests.workers.jobs.attempts.test_decisions import decide, spoil
-from tests.workers.jobs.families.test_statistics_model import erase, state
+from tests.workers.jobs.families.test_statistics_model import erase
 
 # The deadline is a month away: by these settings it passed long ago.
 OVER: dict[str, Any] = {"undecided_retention_days": -60}

@@ -16,7 +16,7 @@ from app.service.queue import (
 )
 from models import ErasureRequest, Job
 from models.database.types import utcnow
-from tests.installation import Installation
+from tests.installation import Installation, state
 from workers.jobs import (
     execute,
     sweep,
@@ -44,10 +44,6 @@ def head(installation: Installation) -> str | None:
 def run_of(installation: Installation, first: Job) -> list[str]:
     with installation.services.reading() as session:
         return [job.id for job in waiting_run(session, first)]
-
-
-def state(installation: Installation, request: str) -> str:
-    return str(installation.caller.http.get(f"/v1/requests/{request}").json()["state"])
 
 
 def test_a_parked_job_blocks_nobody_and_is_left_alone(ready: Installation) -> None:

@@ -263,4 +263,4 @@ def test_a_contribution_is_refused_in_words_that_are_right_for_what_a_restore_kn
         key = open_tombstone_key(erased.services.root_secret, model)
         for wish in (False, True):
             with pytest.raises(RefusedError, match="erasure journal knows of it since"):
-                learn._refuse_known(session, model.id, [("r1", "c1")], key, wish)
+                learn.refuse_known(session, model.id, [("r1", "c1")], key, wish)

@@ -11,9 +11,9 @@ import torch
 
 from benchmarks.baselines.sisa import (
     Shard,
-    Sharded,
     ShardedCase,
     Sisa,
+    SisaModel,
     ensemble_probabilities,
 )
 from tests.workers.methods.network.small import equal
@@ -32,14 +32,14 @@ METHOD = Sisa(shards=3, slices=2)
 PLACES = {name: METHOD.place(name, CONFIG.seed) for name in MANY}
 
 
-def trained(clients: Clients | None = None, method: Sisa = METHOD) -> Sharded:
+def trained(clients: Clients | None = None, method: Sisa = METHOD) -> SisaModel:
     if clients is None:
         return whole(method)
     return method.train(NETWORK, sizes(clients), CONFIG, InProcess(clients))
 
 
 @cache
-def whole(method: Sisa) -> Sharded:
+def whole(method: Sisa) -> SisaModel:
     return trained(MANY, method)
 
 
@@ -167,7 +167,7 @@ def test_places_depend_on_the_name_alone_and_spread(shards: int) -> None:
     assert np.abs(counts - share).max() < 5 * np.sqrt(share)
 
 
-def other_start() -> Sharded:
+def other_start() -> SisaModel:
     sharded = trained()
     number, shard = next(iter(sharded.shards.items()))
     warm = Shard((shard.weights, *shard.ladder[1:]))

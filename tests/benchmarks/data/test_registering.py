@@ -12,7 +12,8 @@ from click.testing import CliRunner, Result
 from numpy.typing import NDArray
 
 from benchmarks.data.__main__ import main
-from tests.workers.cli.models.registering import Service, register, said, service
+from tests.workers.cli.conftest import service
+from tests.workers.cli.models.registering import Service, register, said
 
 __all__ = ["service"]
 

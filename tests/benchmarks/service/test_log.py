@@ -26,7 +26,7 @@ def test_a_log_that_was_filled_is_a_log(
         secret = b64decode((settings.keys_dir / ENTRIES_KEY).read_bytes())
         log.fill(ledger, secret, size)
         again = load_ledger(settings, engine)
-        again.transact(log._append)
+        again.transact(log.append)
         report = fsck(again)
         assert report.findings == []
         assert (report.size, report.macs) == (size + 1, True)

@@ -3,8 +3,8 @@
 import pytest
 
 from benchmarks.unlearning.accounting import (
-    Cost,
-    Setting,
+    CostSetting,
+    MethodCost,
     fed_au,
     fed_eraser,
     mode,
@@ -19,12 +19,12 @@ from workers.training.networks.weights import count
 
 P = count(network("resnet18", {"classes": 100, "stem": 7, "pool": 0}))
 # CIFAR-100, IID, E = 1: 50,000 images at 10 clients, 200 rounds.
-IID = Setting(P, clients=10, unlearning=1, flops=0.15e9, samples=5000)
-TWO = Setting(P, clients=10, unlearning=2, flops=0.15e9, samples=5000)
-MIT = Setting(3_319_392, clients=10, unlearning=1, flops=1.7e9, samples=5000)
+IID = CostSetting(P, clients=10, unlearning=1, flops=0.15e9, samples=5000)
+TWO = CostSetting(P, clients=10, unlearning=2, flops=0.15e9, samples=5000)
+MIT = CostSetting(3_319_392, clients=10, unlearning=1, flops=1.7e9, samples=5000)
 
 # Recovery rounds are means over ten runs; each row's two columns agree on them.
-PUBLISHED: list[tuple[str, Cost, tuple[str, str, str]]] = [
+PUBLISHED: list[tuple[str, MethodCost, tuple[str, str, str]]] = [
     ("Retrain", recovery(IID, 200), ("1.62e+11", "1.35e+15", "4.49e+07")),
     ("Retrain, two clients", recovery(TWO, 200), ("1.44e+11", "1.20e+15", "4.49e+07")),
     ("Retrain, MiT-B0", recovery(MIT, 50), ("1.19e+10", "3.82e+15", "1.33e+07")),
@@ -40,7 +40,9 @@ PUBLISHED: list[tuple[str, Cost, tuple[str, str, str]]] = [
 
 
 @pytest.mark.parametrize(("name", "cost", "printed"), PUBLISHED, ids=[p[0] for p in PUBLISHED])
-def test_the_published_costs(name: str, cost: Cost, printed: tuple[str, str, str]) -> None:
+def test_the_published_costs(
+    name: str, cost: MethodCost, printed: tuple[str, str, str]
+) -> None:
     for got, wanted in zip(
         (cost.communication, cost.computation, cost.storage), printed, strict=True
     ):
@@ -48,11 +50,11 @@ def test_the_published_costs(name: str, cost: Cost, printed: tuple[str, str, str
 
 
 def test_an_auxiliary_classifier_alone_is_sent() -> None:
-    setting = Setting(P, 10, 1, 0.15e9, 5000, classifier=51_300)
-    assert fed_au(setting) == Cost(2 * 51_300 * 4, 0, 4 * P)
+    setting = CostSetting(P, 10, 1, 0.15e9, 5000, classifier=51_300)
+    assert fed_au(setting) == MethodCost(2 * 51_300 * 4, 0, 4 * P)
 
 
 def test_local_epochs_count() -> None:
-    ten = Setting(P, 10, 1, 0.15e9, 5000, epochs=10)
+    ten = CostSetting(P, 10, 1, 0.15e9, 5000, epochs=10)
     assert recovery(ten, 200).computation == pytest.approx(1.35e16)
     assert puf_special(ten).communication == puf_special(IID).communication

@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from benchmarks.baselines.registry import ALL
 from benchmarks.unlearning import campaign
 from benchmarks.unlearning.__main__ import main
-from benchmarks.unlearning.campaign import Campaign
+from benchmarks.unlearning.campaign import SettingCampaign
 from benchmarks.unlearning.contenders import (
     AGAIN,
     ORIGINAL,
@@ -73,7 +73,7 @@ def task(seed: int = 0, **changes: Any) -> Task:
 def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """One tiny seed, measured once."""
     folder = tmp_path_factory.mktemp("cache")
-    Campaign(folder, Teller(), {}).seed(task(), MEASURED)
+    SettingCampaign(folder, Teller(), {}).seed(task(), MEASURED)
     return folder
 
 
@@ -202,10 +202,10 @@ def test_a_campaign_resumes_without_training(
 
     monkeypatch.setattr(campaign, "train", never)
     lines = (cache / "tiny.jsonl").read_text()
-    Campaign(cache, Teller(), dict(measured)).seed(task(), MEASURED)
+    SettingCampaign(cache, Teller(), dict(measured)).seed(task(), MEASURED)
     assert (cache / "tiny.jsonl").read_text() == lines
     more = Contender("more", "natural", {"recovery": {"rounds": 0}})
-    Campaign(cache, Teller(), dict(measured)).seed(task(), [more])
+    SettingCampaign(cache, Teller(), dict(measured)).seed(task(), [more])
     found = read([cache / "tiny.jsonl"])["tiny", 0, "more"]
     assert found.values == measured["tiny", 0, ORIGINAL].values  # from the kept weights
 

@@ -12,7 +12,7 @@ from sklearn.linear_model import LogisticRegression
 from benchmarks.baselines.registry import make
 from benchmarks.unlearning import kcu_tables, unrun
 from benchmarks.unlearning.__main__ import main
-from benchmarks.unlearning.campaign import Campaign
+from benchmarks.unlearning.campaign import SettingCampaign
 from benchmarks.unlearning.contenders import FIRST, ORIGINAL, RETRAIN, contender
 from benchmarks.unlearning.records import Record, Records, current, pin_of, read
 from benchmarks.unlearning.settings import SETTINGS, SHADOWED, SHADOWS, Setting
@@ -159,16 +159,16 @@ def test_a_federation_that_learnt_random_labels_is_seen_through_until_it_is_retr
 def test_lines_of_the_attack_are_kept_beside_the_others_and_resumed(tmp_path: Path) -> None:
     task = make_task(TINY, load("digits", ()), 0)
     plan = (contender("natural"),)
-    Campaign(tmp_path, Teller(), {}, shadowed=True).seed(task, plan)
+    SettingCampaign(tmp_path, Teller(), {}, shadowed=True).seed(task, plan)
     file = tmp_path / "tiny.jsonl"
     text, found = file.read_text(), read([file])
     assert list(found) == [
         ("tiny (shadow models)", 0, label) for label in (ORIGINAL, RETRAIN, "natural")
     ]
     assert all(0 <= part.values["shadow"] <= 1 for part in found.values())
-    Campaign(tmp_path, Teller(), found, shadowed=True).seed(task, plan)
+    SettingCampaign(tmp_path, Teller(), found, shadowed=True).seed(task, plan)
     assert file.read_text() == text
-    Campaign(tmp_path, Teller(), found).seed(task, ())
+    SettingCampaign(tmp_path, Teller(), found).seed(task, ())
     assert ("tiny", 0, RETRAIN) in read([file])
 
 

@@ -14,7 +14,7 @@ from benchmarks.unlearning import (
     report,
     targets,
 )
-from benchmarks.unlearning.both_papers import SIZES, _size
+from benchmarks.unlearning.both_papers import SIZES, size_of
 from benchmarks.unlearning.contenders import AGAIN, FIRST, ORIGINAL, RETRAIN
 from benchmarks.unlearning.markdown import points, times
 from benchmarks.unlearning.measures import closeness, expense
@@ -170,7 +170,7 @@ def test_why_no_row_is_without_causal_weights_depends_on_who_leaves() -> None:
 
 
 def test_the_table_of_sizes_counts_the_network_it_times_and_says_where() -> None:
-    sizes = {title: _size(name, shape) for name, title, shape in SIZES}
+    sizes = {title: size_of(name, shape) for name, title, shape in SIZES}
     assert sizes == {"SimpleCNN": 190_410, "ResNet-18": 11_173_962, "ViT-Lite": 102_090}
     records = hand_made(**{"hf-kcu": (0.8, 0.6, 5.0)})
     for seed in (0, 1):

@@ -87,16 +87,16 @@ class LocalLog:
         return len(self.leaves) - 1
 
     def proof(self, index: int) -> list[bytes]:
-        return inclusion_proof(index, len(self.leaves), self._read)
+        return inclusion_proof(index, len(self.leaves), self.read)
 
     def head(self) -> Checkpoint:
         size = len(self.leaves)
-        return Checkpoint(self.signer.name, size, tree_root(size, self._read))
+        return Checkpoint(self.signer.name, size, tree_root(size, self.read))
 
     def checkpoint(self) -> str:
         return sign_checkpoint(self.head(), self.signer)
 
-    def _read(self, level: int, index: int) -> bytes:
+    def read(self, level: int, index: int) -> bytes:
         return self._nodes[level, index]
 
 

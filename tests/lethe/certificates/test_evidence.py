@@ -22,6 +22,7 @@ from lethe.certificates.shape import write
 from lethe.certificates.statement import CheckPart, RetainedSet
 from tests.lethe.certificates.build import commitments, contents, salts
 from tests.lethe.certificates.leaves import bare
+from tests.lethe.changes import put
 
 EVIDENCE, PREDICATE = contents()
 
@@ -62,16 +63,6 @@ def certified(change: Callable[[dict[str, Any]], None]) -> tuple[bytes, Any]:
     return data, replace(PREDICATE, retained_set=retained)
 
 
-def put(*path: str, value: Any) -> Callable[[dict[str, Any]], None]:
-    def change(document: dict[str, Any]) -> None:
-        place: Any = document
-        for name in path[:-1]:
-            place = place[int(name) if name.isdigit() else name]
-        place[path[-1]] = value
-
-    return change
-
-
 def other_removal(document: dict[str, Any]) -> None:
     known = salts(60)
     tree = RetainedTree(bare(commitments(known)))
@@ -81,12 +72,12 @@ def other_removal(document: dict[str, Any]) -> None:
 BAD: dict[str, tuple[Callable[[dict[str, Any]], None], type[Exception], str]] = {
     "another removal": (other_removal, RemovalError, "other retained sets"),
     "another salt": (
-        put("removal", "records", "0", "salt", value="A" * 43 + "="),
+        put("removal", "records", 0, "salt", value="A" * 43 + "="),
         RemovalError,
         "record 1",
     ),
     "another check": (
-        put("report", "checks", "0", "value", value="0"),
+        put("report", "checks", 0, "value", value="0"),
         RemovalError,
         "other checks",
     ),

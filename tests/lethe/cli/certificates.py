@@ -14,13 +14,13 @@ def run(*arguments: object) -> Result:
     return CliRunner().invoke(certificate, [str(argument) for argument in arguments])
 
 
-def run_as_main(*arguments: object) -> Result:
-    """Run `lethe certificate` as `main` does: an error of Lethe's is a line and exit code 2."""
+def run_as_main(*arguments: object, command: click.Command = certificate) -> Result:
+    """Run a command as `main` does: an error of Lethe's is a line and exit code 2."""
 
     @click.command()
     def main() -> None:
         try:
-            certificate([str(argument) for argument in arguments], standalone_mode=False)
+            command([str(argument) for argument in arguments], standalone_mode=False)
         except LetheError as error:
             raise click.UsageError(error.detail) from error
 

@@ -5,11 +5,10 @@ import json
 from typing import Any
 
 import httpx2
-import pytest
 from click.testing import CliRunner, Result
 
 from lethe.cli.callback import callback
-from lethe.client import AsyncClient, Client
+from lethe.client import AsyncClient
 from tests.lethe.cli.test_webhook import BASE, SENT, TOKEN
 
 CALLBACK: dict[str, Any] = {
@@ -43,18 +42,6 @@ class Service:
         if path.endswith("/replay"):
             return httpx2.Response(200, json={"waiting": 2})
         return httpx2.Response(200, json=CALLBACK)
-
-
-@pytest.fixture
-def service(monkeypatch: pytest.MonkeyPatch) -> Service:
-    made = Service()
-
-    class Inside(Client):
-        def __init__(self, base: str, **options: Any) -> None:
-            super().__init__(base, transport=httpx2.MockTransport(made), **options)
-
-    monkeypatch.setattr("lethe.client.Client", Inside)
-    return made
 
 
 def run(*arguments: str) -> Result:

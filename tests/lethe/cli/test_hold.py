@@ -5,11 +5,10 @@ import json
 from typing import Any
 
 import httpx2
-import pytest
 from click.testing import CliRunner, Result
 
 from lethe.cli.hold import hold
-from lethe.client import AsyncClient, Client
+from lethe.client import AsyncClient
 from tests.lethe.cli.test_webhook import BASE, TOKEN
 
 HOLD: dict[str, Any] = {
@@ -44,18 +43,6 @@ class Service:
             return httpx2.Response(200, json={"items": [HOLD, ENDED], "next": None})
         released = request.url.path.endswith("/release")
         return httpx2.Response(200 if released else 201, json=ENDED if released else HOLD)
-
-
-@pytest.fixture
-def service(monkeypatch: pytest.MonkeyPatch) -> Service:
-    made = Service()
-
-    class Inside(Client):
-        def __init__(self, base: str, **options: Any) -> None:
-            super().__init__(base, transport=httpx2.MockTransport(made), **options)
-
-    monkeypatch.setattr("lethe.client.Client", Inside)
-    return made
 
 
 def run(*arguments: str) -> Result:

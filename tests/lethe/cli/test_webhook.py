@@ -5,12 +5,11 @@ import json
 from typing import Any
 
 import httpx2
-import pytest
 from click.testing import CliRunner, Result
 
 from lethe.catalogue import NOTICES
 from lethe.cli.webhook import webhook
-from lethe.client import AsyncClient, Client
+from lethe.client import AsyncClient
 
 TOKEN, BASE = "lethe_operator_x", "https://erasure.example"
 HOOK: dict[str, Any] = {
@@ -58,18 +57,6 @@ class Service:
         made = path == "" or path.endswith("/rotate")
         extra = {"secret": self.secret} if made else {}
         return httpx2.Response(200, json={**HOOK, **extra})
-
-
-@pytest.fixture
-def service(monkeypatch: pytest.MonkeyPatch) -> Service:
-    made = Service()
-
-    class Inside(Client):
-        def __init__(self, base: str, **options: Any) -> None:
-            super().__init__(base, transport=httpx2.MockTransport(made), **options)
-
-    monkeypatch.setattr("lethe.client.Client", Inside)
-    return made
 
 
 def run(*arguments: str) -> Result:

@@ -1,14 +1,12 @@
 """`lethe witness init`, and what it refuses."""
 
+from functools import partial
 from pathlib import Path
 
-import click
 import pytest
-from click.testing import CliRunner, Result
 from cryptography.hazmat.primitives.asymmetric.mldsa import MLDSA44PrivateKey
 
 from lethe.cli.witness import witness
-from lethe.errors import LetheError
 from lethe.log.cosigner import Cosigner
 from lethe.log.note import parse_vkey
 from tests.lethe.certificates.build import log_signer
@@ -16,18 +14,7 @@ from tests.lethe.cli.certificates import bundle_in, run_as_main
 
 LOG = log_signer().verifier.vkey
 
-
-def run(*arguments: object) -> Result:
-    """Run `lethe witness` as `main` does: an error of Lethe's is a line and exit code 2."""
-
-    @click.command()
-    def main() -> None:
-        try:
-            witness([str(argument) for argument in arguments], standalone_mode=False)
-        except LetheError as error:
-            raise click.UsageError(error.detail) from error
-
-    return CliRunner().invoke(main, [])
+run = partial(run_as_main, command=witness)
 
 
 def test_init_makes_two_keys_and_knows_the_logs_of_either_spelling(tmp_path: Path) -> None:

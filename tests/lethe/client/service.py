@@ -227,14 +227,14 @@ class FakeService:
         assert isinstance(key[0], str)  # the draft's quoted string
         known = self._answers.get((signed.keyid, key[0]))
         if known is None:
-            answer = self._accept(json.loads(seen.body))
+            answer = self.accept(json.loads(seen.body))
             self._answers[signed.keyid, key[0]] = (seen.body, answer)
             return answer
         if known[0] != seen.body:
             return problem(422, "idempotency-key-reused", "another body came with this key")
         return known[1]
 
-    def _accept(self, wanted: dict[str, Any]) -> Answer:
+    def accept(self, wanted: dict[str, Any]) -> Answer:
         if wanted["model"] != "digits":
             return problem(404, "model-unknown", "no model has this reference")
         ref = str(uuid.uuid4())

@@ -28,7 +28,7 @@ def service() -> FakeService:
 
 
 def accept(service: FakeService) -> Receipt:
-    answer = service._accept({"model": "digits", "scope": {}})
+    answer = service.accept({"model": "digits", "scope": {}})
     return parse_receipt(httpx2.Response(202, content=answer.body))
 
 
@@ -100,7 +100,7 @@ def test_every_changed_part_is_refused(name: str, service: FakeService) -> None:
 
 def test_the_double_answers_as_the_contract_says(service: FakeService) -> None:
     # The tests above rest on the double: its receipt is the contract's JSON, field by field.
-    answer = service._accept({"model": "digits", "scope": {}})
+    answer = service.accept({"model": "digits", "scope": {}})
     document = json.loads(answer.body)
     assert sorted(document) == ["due_at", "id", "receipt", "ref", "state", "warnings"]
     assert sorted(document["receipt"]) == [

@@ -22,6 +22,7 @@ from lethe.report.period_page import period_html, period_pdf
 from lethe.words.texts import LANGUAGES, Language, texts
 from tests.fuzz import fuzz
 from tests.lethe.certificates.build import LocalLog, Office, log_signer
+from tests.lethe.changes import put
 from tests.lethe.report.pdfs import needs_pdf
 
 START = date(2026, 1, 1)
@@ -71,7 +72,7 @@ def report_of(log: LocalLog, first: date = FIRST, last: date = LAST) -> bytes:
         checks=[{"check": "purge", "passed": 1, "failed": 0}],
         log=log_part(
             log.verifier.name,
-            prove_range(counted.start, counted.end, len(log.leaves), log._read),
+            prove_range(counted.start, counted.end, len(log.leaves), log.read),
             log.checkpoint(),
         ),
     )
@@ -112,16 +113,6 @@ def test_a_period_without_entries_has_an_empty_range(days: tuple[int, int]) -> N
 
 
 Change = Callable[[dict[str, Any]], None]
-
-
-def put(*path: str, value: Any) -> Change:
-    def change(report: dict[str, Any]) -> None:
-        place: Any = report
-        for name in path[:-1]:
-            place = place[name]
-        place[path[-1]] = value
-
-    return change
 
 
 # What was changed, and whether the entries are needed to notice.

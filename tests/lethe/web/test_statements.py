@@ -16,6 +16,7 @@ from lethe.certificates.statement import ATTEMPT, ATTEMPTS, AttemptPart
 from tests.lethe.certificates import test_escalation, test_evidence
 from tests.lethe.certificates.build import Office
 from tests.lethe.certificates.escalations import SKIPPED, UNDECIDED
+from tests.lethe.changes import put
 from tests.lethe.web.second import needs_node, verify_both
 
 pytestmark = needs_node
@@ -92,9 +93,7 @@ def test_a_certified_number_without_an_escalation() -> None:
 
 
 BAD = {name: change for name, (change, *_) in test_evidence.BAD.items()} | {
-    "another root of the records": test_evidence.put(
-        "removal", "recordsRoot", value="A" * 43 + "="
-    )
+    "another root of the records": put("removal", "recordsRoot", value="A" * 43 + "=")
 }
 
 
@@ -106,16 +105,6 @@ def test_evidence_that_does_not_hold(name: str) -> None:
     statement["predicate"]["retainedSet"]["removalProof"] = digest
     statement["predicate"]["evidence"][0]["digest"] = digest
     assert step_that_fails(statement, evidence) == 9
-
-
-def put(*path: str | int, value: Any) -> Change:
-    def change(statement: dict[str, Any]) -> None:
-        place: Any = statement
-        for name in path[:-1]:
-            place = place[name]
-        place[path[-1]] = value
-
-    return change
 
 
 def model_before_as_subject(statement: dict[str, Any]) -> None:

@@ -1,8 +1,7 @@
 """Tables where rows stay with clients, for networks, and for extractors."""
 
 import io
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -14,16 +13,14 @@ import pytest
 from click.testing import CliRunner, Result
 
 from lethe.identity import COLUMN, digests, pack
-from tests.workers.cli.models.registering import Service, register, said, service
-from workers.cli import client as client_commands
+from lethe.signing.keys import generate_key, private_pem
+from tests.workers.cli.models.registering import Service, register, said
 from workers.cli.client import client
 from workers.cli.features import features
 from workers.data.extractors.identity import Identity
 from workers.data.npz import load_npz
 from workers.secure_sum.local import load_rows
 from workers.secure_sum.wire import unpack_message
-
-__all__ = ["service"]
 
 COLUMNS: dict[str, list[Any]] = {
     "id": [f"r{row}" for row in range(12)],
@@ -74,12 +71,10 @@ class Provider:
 def contribute(
     monkeypatch: pytest.MonkeyPatch, provider: Provider, data: Path, *words: str
 ) -> Result:
-    @contextmanager
-    def connected(*_: object) -> Iterator[Provider]:
-        yield provider
-
-    monkeypatch.setattr(client_commands, "_client", connected)
-    arguments = ["contribute", "--url", "http://x", "--key", str(data), "--model", "m"]
+    monkeypatch.setattr("lethe.client.Client", lambda *_: nullcontext(provider))
+    key = data.with_name("key.pem")
+    key.write_text(private_pem(generate_key()))
+    arguments = ["contribute", "--url", "http://x", "--key", str(key), "--model", "m"]
     return CliRunner().invoke(client, [*arguments, "--data", str(data), *words])
 
 

@@ -43,7 +43,7 @@ for one in (signal.SIGTERM, signal.SIGHUP):  # whoever starts the tests may igno
 service = LocalService(Path(sys.argv[1]), Path(sys.argv[1]) / "log")
 with stopped_on_failure(service):
     null = subprocess.DEVNULL
-    service._process = subprocess.Popen(
+    service.process = subprocess.Popen(
         ["sleep", "300"], stdout=null, stderr=null, start_new_session=True
     )
     print(service.pid, flush=True)
@@ -86,7 +86,7 @@ def test_a_service_in_the_middle_of_a_training_ends_with_its_worker(
     with subprocess.Popen(
         ["sh", "-c", script], stdout=subprocess.PIPE, start_new_session=True
     ) as process:
-        service._process = process
+        service.process = process
         assert process.stdout is not None
         try:
             assert process.stdout.readline() == b"training\n"

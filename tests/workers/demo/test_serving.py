@@ -63,19 +63,19 @@ def test_a_service_of_another_directory_is_another_program(
 
 
 def test_where_no_arguments_are_shown_the_address_must_answer(
-    out: Path, monkeypatch: pytest.MonkeyPatch
+    out: Path, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(serving, "_arguments", lambda _: None)
+    data, absent = out / "data", tmp_path / "no-proc"
     with socket.create_server(("127.0.0.1", 0)) as listener:
         address = f"http://127.0.0.1:{listener.getsockname()[1]}"
         record(out, os.getpid(), address)
-        assert serving.serving_pid(out / "data") == os.getpid()
+        assert serving.serving_pid(data, absent) == os.getpid()
         with subprocess.Popen([sys.executable, "-c", ""]) as ended:
             pass
         record(out, ended.pid, address)
-        assert serving.serving_pid(out / "data") is None
+        assert serving.serving_pid(data, absent) is None
     record(out, os.getpid(), address)
-    assert serving.serving_pid(out / "data") is None
+    assert serving.serving_pid(data, absent) is None
 
 
 @pytest.mark.parametrize(

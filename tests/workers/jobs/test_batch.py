@@ -29,7 +29,7 @@ from models import (
     Verification,
 )
 from models.database.types import utcnow
-from tests.installation import Installation, install
+from tests.installation import Installation, install, shown
 from tests.small import MODEL, ROWS, Caller, pack, rows
 from tests.workers.jobs.lineage.oracle import current_head, refit_head
 from workers.arrays import Rows
@@ -68,11 +68,6 @@ def submit(installation: Installation, *records: str, **fields: Any) -> str:
     accepted = installation.caller.erase_records(*records, fields=fields)
     assert accepted.status_code == 202, accepted.text
     return str(accepted.json()["id"])
-
-
-def shown(installation: Installation, request: str) -> dict[str, Any]:
-    answer: dict[str, Any] = installation.caller.http.get(f"/v1/requests/{request}").json()
-    return answer
 
 
 def states(installation: Installation, *requests: str) -> list[str]:

@@ -1,13 +1,15 @@
 """A round played in one process: the members and a simulated server."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, generate_private_key
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from workers.secure_sum.aggregate import Aggregate, read_transcript, unmask
+from workers.secure_sum.keys import Secrets
 from workers.secure_sum.member import Member
 from workers.secure_sum.messages import (
     MaskedInput,
@@ -18,7 +20,7 @@ from workers.secure_sum.messages import (
     sign_message,
 )
 from workers.secure_sum.plan import RoundPlan
-from workers.secure_sum.signing import SigningKey, VerifyKey
+from workers.secure_sum.signing import Roster, SigningKey, VerifyKey
 from workers.secure_sum.vector import Vector
 
 ROUND = "00000000-0000-4000-8000-000000000001"
@@ -60,6 +62,7 @@ class Play:
     inputs: Mapping[str, Vector]
     gone: Mapping[str, str] = field(default_factory=dict)  # member -> first step it misses
     keys: dict[str, SigningKey] = field(default_factory=dict)
+    secret: bytes | None = None  # of every member, across rounds
     advertised: dict[str, bytes] = field(default_factory=dict)
     shared: dict[str, bytes] = field(default_factory=dict)
     masked: dict[str, bytes] = field(default_factory=dict)
@@ -69,9 +72,10 @@ class Play:
     def __post_init__(self) -> None:
         self.keys = self.keys or keys_of(self.plan)
         self.roster = public(self.keys)
+        self.seeds = {name: Secrets() for name in self.plan.members}
         self.members = {
-            name: Member(self.plan, name, self.keys[name], self.roster)
-            for name in self.plan.members
+            name: Member(self.plan, name, self.keys[name], self.roster, self.secret, seeds)
+            for name, seeds in self.seeds.items()
         }
 
     def there(self, step: str, among: Mapping[str, object]) -> list[str]:
@@ -171,3 +175,34 @@ def plain_sum(plan: RoundPlan, inputs: Mapping[str, Vector], names: tuple[str, .
     for name in names:
         total = [(a + int(b)) % 2**64 for a, b in zip(total, inputs[name], strict=True)]
     return np.array(total, dtype=np.uint64)
+
+
+def stand_by(
+    member: Member,
+    key: SigningKey,
+    roster: Roster,
+    change: Callable[[MaskedInput], MaskedInput],
+) -> None:
+    """Let a member sign another input than it is given, and hold to it in what follows."""
+    plan, honest = member.plan, (member.masked_input, member.statements)
+    told: dict[bytes, bytes] = {}  # the statement that it signed instead, and its own
+
+    def masked_input(*arguments: Any) -> bytes:
+        _, message = open_message(plan, honest[0](*arguments), roster)
+        assert isinstance(message, MaskedInput)
+        changed = change(message)
+        _, own = open_message(plan, message.statement, roster)
+        assert isinstance(own, Statement)
+        other = replace(own, input=input_digest(changed.vector))
+        signed = sign_message(plan, member.name, other, key)
+        told[signed] = message.statement
+        return sign_message(plan, member.name, replace(changed, statement=signed), key)
+
+    def statements(data: Iterable[bytes]) -> dict[str, Statement]:
+        shown = list(data)
+        honest[1](told.get(one, one) for one in shown)
+        opened = (open_message(plan, one, roster) for one in shown)
+        return {name: one for name, one in opened if isinstance(one, Statement)}
+
+    for name, method in (("masked_input", masked_input), ("statements", statements)):
+        setattr(member, name, method)

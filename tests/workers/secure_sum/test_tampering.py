@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.workers.secure_sum.rounds import Play, plain_sum, plan_of, random_inputs, restated
+from tests.workers.secure_sum.rounds import Play, plain_sum, plan_of, random_inputs, stand_by
 from workers.secure_sum import messages
 from workers.secure_sum.aggregate import read_transcript, unmask
 from workers.secure_sum.errors import (
@@ -97,8 +97,7 @@ def test_shares_that_were_lies_from_the_start_are_a_mismatch(play: Play) -> None
     """A member deals shares of another seed: its peers cannot tell, the server can."""
     plan = plan_of(3, 2)
     bad = Play(plan, random_inputs(plan, 5)).advertise()
-    liar = bad.members["member-1"]
-    object.__setattr__(liar._secrets, "self_seed", bytes(16))
+    object.__setattr__(bad.seeds["member-1"], "self_seed", bytes(16))
     bad.share().mask().confirm().reveal()
     with pytest.raises(MaskMismatchError):
         bad.aggregate()
@@ -113,11 +112,9 @@ def test_an_input_that_its_own_sender_changed_shows_only_in_the_sum(play: Play) 
         vector[5] ^= np.uint64(1 << 40)
         return replace(message, vector=vector)
 
-    play = Play(plan, inputs, play.gone).advertise().share().mask()
-    lie(play, play.masked, "member-1", lambda m: restated(play, "member-1", change(m)))
-    _, stated = open_message(plan, play.stated("member-1")[0], play.roster)
-    play.members["member-1"]._stated = stated  # type: ignore[assignment]
-    found = play.confirm().reveal().aggregate()
+    play = Play(plan, inputs, play.gone).advertise().share()
+    stand_by(play.members["member-1"], play.keys["member-1"], play.roster, change)
+    found = play.mask().confirm().reveal().aggregate()
     difference = found.vector - plain_sum(plan, inputs, found.survivors)
     assert np.flatnonzero(difference).tolist() == [5]
     assert int(difference[5]) in (1 << 40, 2**64 - (1 << 40))

@@ -1,5 +1,6 @@
 """Where a job's rounds are computed: the certificate, the verifier and the engine agree."""
 
+from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,6 +11,7 @@ from app.settings import Settings
 from tests.workers.training.fedavg.small import CLIENTS
 from workers import devices
 from workers.families.network.training import device_of
+from workers.methods.ridge.statistics.backend import Backend, BackendError
 from workers.silos.engine import SiloEngine, engine_for
 from workers.training.fedavg import device
 from workers.training.fedavg.in_process import InProcess
@@ -20,18 +22,23 @@ def installation(silos: int) -> Any:
 
 
 @pytest.fixture
-def with_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+def with_gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A GPU that passed its self-test, and that nothing here is computed on."""
+
+    def missing(kind: str) -> Backend:
+        raise BackendError(f"no sums on {kind}")
+
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr(device, "_check_once", lambda found: None)
+    monkeypatch.setattr(device, "check_once", lambda found: None)
+    monkeypatch.setattr(devices, "open_device", missing)
+    yield
+    devices.choose("cpu")
 
 
 @pytest.mark.parametrize("told", ["auto", "cpu", "cuda", "torch-cpu"])
 @pytest.mark.usefixtures("with_gpu")
-def test_a_worker_trains_where_its_verifier_repeats(
-    monkeypatch: pytest.MonkeyPatch, told: str
-) -> None:
-    monkeypatch.setattr(devices, "_chosen", told)
+def test_a_worker_trains_where_its_verifier_repeats(told: str) -> None:
+    devices.choose(told)
     services = installation(silos=0)
     engine = engine_for(services, "job", 1, CLIENTS, {})
     assert isinstance(engine, InProcess)
@@ -40,10 +47,8 @@ def test_a_worker_trains_where_its_verifier_repeats(
 
 
 @pytest.mark.usefixtures("with_gpu")
-def test_silos_compute_on_processors_whatever_the_worker_has(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(devices, "_chosen", "cuda")
+def test_silos_compute_on_processors_whatever_the_worker_has() -> None:
+    devices.choose("cuda")
     services = installation(silos=2)
     engine = engine_for(services, "job", 1, CLIENTS, {})
     assert isinstance(engine, SiloEngine)

@@ -86,7 +86,7 @@ class Operation:
         """Raise ExtractorError unless these values are safe for the kernel."""
         name = self.target.removeprefix("torch.ops.aten.").partition(".")[0]
         try:
-            if name in _CHECKS and not _CHECKS[name](bound):
+            if name in CHECKS and not CHECKS[name](bound):
                 raise ExtractorError(f"{self.target} is given shapes that do not fit together")
         except (AttributeError, IndexError, TypeError, ZeroDivisionError):
             raise ExtractorError(f"{self.target} is given arguments of wrong kinds") from None
@@ -296,7 +296,7 @@ def _float(*tensors: torch.Tensor) -> bool:
     return all(tensor.dtype == torch.float32 for tensor in tensors)
 
 
-_CHECKS: dict[str, Callable[[Bound], bool]] = {
+CHECKS: dict[str, Callable[[Bound], bool]] = {
     "_native_batch_norm_legit_no_training": _batch_norm,
     "batch_norm": _batch_norm,
     "instance_norm": _instance_norm,

@@ -63,7 +63,7 @@ def run(job: JobContext) -> UpdateResult:
     if lease.step > 1 + len(ladder):
         return retrained(job, config, rows, salted)
     step = ladder[lease.step - 2]
-    if (forbidden := _forbidden(job)) is not None:
+    if (forbidden := why_not(job)) is not None:
         why = f"{label(step)}: {forbidden}"
         return retrained(job, config, rows, salted, escalated=why)
     try:
@@ -83,7 +83,7 @@ def not_run(method_id: str, *, trained_on: bool) -> str | None:
     return f"{method_id}: not run, {why}"
 
 
-def _forbidden(job: JobContext) -> str | None:
+def why_not(job: JobContext) -> str | None:
     """Return why an attempt is not made, or not repeated; the retraining replaces it."""
     services, lease = job.services, job.lease
     if lease.tries > services.settings.max_tries:

@@ -5,6 +5,7 @@ are judged on the same rows by the same attacks: if the rows are too few, or an 
 power before the erasure, every other verdict would be inconclusive too.
 """
 
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from sqlmodel import Session, col, or_, select
@@ -75,7 +76,7 @@ def _after_approximation(
     tried += [
         config.method(step.method, step.settings) for step in policy.ladder[: lease.step - 1]
     ]
-    limits = _Limits(session, case, config, policy, first_due(session, lease))
+    limits = _limits(session, case, config, policy, first_due(session, lease))
     skipped: list[str] = []
     for number, step in enumerate(policy.ladder, 2):
         if number <= lease.step:
@@ -90,28 +91,22 @@ def _after_approximation(
     return NextAttempt(2 + len(policy.ladder), RETRAIN, tuple(skipped))
 
 
-class _Limits:
-    """What the policy's budget and the deadline leave for another approximation."""
+@dataclass(frozen=True, slots=True)
+class AttemptLimits:
+    """What the policy's budget and the deadline leave for another approximation.
 
-    def __init__(
-        self,
-        session: Session,
-        case: ExecutedJob,
-        config: NetworkConfig,
-        policy: Policy,
-        due: datetime,
-    ) -> None:
-        self.config, self.now, self.due = config, clock(session), due
-        self.sizes = _sizes(session, case, config)
-        self.whole = retraining_flops(config.network, config.training, self.sizes.retained)
-        self.judging = _judging_flops(config, policy, self.sizes)
-        parameters = case.plan.parameters
-        last = int(parameters.get("cost.flops", "0"))
-        earlier = int(parameters.get("escalation.flops", "0"))
-        self.left = policy.budget * self.whole - last - earlier
-        seconds = float(parameters.get("cost.seconds", "0"))
-        # Seconds per operation, measured on the last attempt.
-        self.pace = seconds / last if last else 0.0
+    whole: operations of a retraining; left: of the budget; judging: of the models that a judge
+    trains itself. pace: seconds per operation, measured on the last attempt.
+    """
+
+    config: NetworkConfig
+    sizes: Sizes
+    now: datetime
+    due: datetime
+    whole: int
+    left: float
+    judging: int
+    pace: float
 
     def forbid(self, method: UnlearningMethod) -> str:
         """Return why a method cannot be tried any more, empty if it can."""
@@ -127,6 +122,27 @@ class _Limits:
         if is_late(self.now, self.due, seconds):
             return f"skipped, {LATE}"
         return ""
+
+
+def _limits(
+    session: Session, case: ExecutedJob, config: NetworkConfig, policy: Policy, due: datetime
+) -> AttemptLimits:
+    sizes = _sizes(session, case, config)
+    whole = retraining_flops(config.network, config.training, sizes.retained)
+    parameters = case.plan.parameters
+    last = int(parameters.get("cost.flops", "0"))
+    earlier = int(parameters.get("escalation.flops", "0"))
+    seconds = float(parameters.get("cost.seconds", "0"))
+    return AttemptLimits(
+        config,
+        sizes,
+        clock(session),
+        due,
+        whole,
+        left=policy.budget * whole - last - earlier,
+        judging=judging_flops(config, policy, sizes),
+        pace=seconds / last if last else 0.0,
+    )
 
 
 def first_due(session: Session, lease: Lease) -> datetime:
@@ -152,7 +168,7 @@ def is_late(now: datetime, due: datetime, seconds: timedelta = timedelta()) -> b
     return now + seconds + DEADLINE_MARGIN > due
 
 
-def _judging_flops(config: NetworkConfig, policy: Policy, sizes: Sizes) -> int:
+def judging_flops(config: NetworkConfig, policy: Policy, sizes: Sizes) -> int:
     """Estimate the operations for the models that an attempt's judge trains itself."""
     half = sizes.retained + (sizes.forget + sizes.validation) // 2
     each = [half] * (policy.references or 0) + [sizes.retained] * bool(policy.distances)

@@ -96,7 +96,7 @@ def _trained(
     rows: CommittedRows,
 ) -> EmpiricalClaim:
     policy, network = claim.policy, config.network
-    device, clock = device_of(job.services), _Clock(job)
+    device, clock = device_of(job.services), TrainingClock(job)
     count = policy.references or 0
     tested = [*rows.forget, *rows.pool]
     sample = rows.retained if policy.distances else []
@@ -138,7 +138,7 @@ def _trained(
     return replace(claim, trained=took)
 
 
-class _Clock:
+class TrainingClock:
     """Checks whether the remaining trainings and a repeated retraining would be late."""
 
     def __init__(self, job: JobContext) -> None:

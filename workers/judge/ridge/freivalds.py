@@ -118,6 +118,11 @@ class Answering:
     def __exit__(self, *_: object) -> None:
         self._stack.close()
 
+    @property
+    def pending(self) -> int:
+        """Number of groups of rows in memory that wait or are computed on."""
+        return len(self._pending)
+
     def take(self, rows: Rows) -> None:
         """Add rows, small blocks together. Raises UnusableRowsError."""
         if rows.codes.shape[1] != len(self.challenge.features):
@@ -166,7 +171,7 @@ class Answering:
         for start in range(0, len(codes), BLOCK):
             wide = codes[start : start + BLOCK].astype(np.float64)
             np.matmul(wide, self._limbs, out=products[start : start + BLOCK])
-        values = _joined(products.astype(np.int64), challenge.gaps)
+        values = joined(products.astype(np.int64), challenge.gaps)
         values = (values + challenge.classes[labels]) % (2**61 - challenge.gaps)
         return _squares(values), np.bincount(labels, minlength=classes)
 
@@ -286,7 +291,7 @@ def _limbs(values: IntMatrix) -> Iterator[Matrix]:
         yield ((values >> (LIMB * place)) & MASK).astype(np.float64)
 
 
-def _joined(sums: IntMatrix, gaps: NDArray[np.int64]) -> IntMatrix:
+def joined(sums: IntMatrix, gaps: NDArray[np.int64]) -> IntMatrix:
     """Return Σ_i sums_i·2^(21 i) modulo each prime (m, K), for (m, 3K) limbs below 2^53."""
     low, middle, high = np.split(sums, LIMBS, axis=1)
     primes = 2**61 - gaps

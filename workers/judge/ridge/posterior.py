@@ -128,7 +128,7 @@ def divergence(
     mean = cho_solve((factor_one, True), np.ldexp(first.moment.astype(float), steps[:, None]))
     gap = np.ldexp(moment.astype(float), steps[:, None]) - change @ mean  # A₀Δ
     shift = solve_triangular(factor_two, gap, lower=True)
-    spread = _excess(np.linalg.eigvalsh((relative + relative.T) / 2)).sum()
+    spread = excess(np.linalg.eigvalsh((relative + relative.T) / 2)).sum()
     nats = moment.shape[1] / 2 * spread + float((shift * shift).sum()) / (2 * claim.noise)
     if not np.isfinite(nats):
         raise UnusableRowsError("the divergence is beyond float64")
@@ -207,7 +207,7 @@ def _cholesky(matrix: Matrix) -> Matrix:
     return factor
 
 
-def _excess(values: Matrix) -> Matrix:
+def excess(values: Matrix) -> Matrix:
     """Return μ - log(1 + μ) >= 0 to full relative accuracy."""
     if values.size and values.min() <= -1:
         raise UnusableRowsError("the statistics have no posterior: not definite")

@@ -82,7 +82,7 @@ MAX_LIMBS = 24
 
 
 @dataclass(slots=True)
-class _Sum:
+class CompensatedSum:
     """Sum2 of matrices: high + low is the sum, sizes the sum of absolute values."""
 
     high: Matrix
@@ -124,7 +124,7 @@ def residual_norm(head: Matrix, claim: RidgeClaim, statistics: Recomputed) -> Fr
     if limbs is None:
         return None
     zero = np.zeros(head.shape)
-    total = _Sum(zero, zero.copy(), zero.copy())
+    total = CompensatedSum(zero, zero.copy(), zero.copy())
     total.add(-statistics.moment.astype(np.float64))
     for part in _two_product(penalties, scaled):
         total.add(part)

@@ -171,10 +171,16 @@ class ExactResidual:
     """R (d, m) = C - (G + λD²)V for the columns of one block, starting from V = 0.
 
     gram (d, d) and moment (d, m) are int64 and must come from rows (|G_ij| <= max G_jj).
-    Holds R only: memory is a few int32 (d, m) arrays plus a panel of G.
+    Holds R only: memory is a few int32 (d, m) arrays plus a panel of G of `panel` rows.
     """
 
-    def __init__(self, gram: IntMatrix, moment: IntMatrix, config: RidgeConfig) -> None:
+    def __init__(
+        self,
+        gram: IntMatrix,
+        moment: IntMatrix,
+        config: RidgeConfig,
+        panel: int | None = None,
+    ) -> None:
         d = len(gram)
         self.base = base_bits(d)
         self._gram = gram
@@ -182,7 +188,7 @@ class ExactResidual:
         # One spare bit keeps the last place of G within 2^(base-1) after rounding.
         gram_bits = int(gram.diagonal().max(initial=0)).bit_length() + 2
         self._gram_places = max(1, -(-gram_bits // self.base))
-        self._panel = max(16, d // 16)
+        self._panel = panel or max(16, d // 16)
         self.low = 0
         moment_bits = int(np.abs(moment).max(initial=0)).bit_length() + 2
         start = np.zeros((-(-moment_bits // self.base) + 1, *moment.shape), np.int64)

@@ -51,7 +51,7 @@ def choose(device: str) -> torch.device:
         raise DeviceError("torch sees no CUDA device: install its driver, or choose cpu")
     found = torch.device("cuda")
     try:
-        _check_once(found)
+        check_once(found)
     except DeviceError as error:
         if device == "cuda":
             raise
@@ -117,7 +117,8 @@ def facts_of(engine: object, config: LocalConfig) -> dict[str, str]:
 
 
 @lru_cache(maxsize=8)
-def _check_once(device: torch.device) -> None:
+def check_once(device: torch.device) -> None:
+    """Check a device as `check`, unless this process has done so. Raises DeviceError."""
     check(device)
 
 

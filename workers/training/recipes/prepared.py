@@ -53,7 +53,7 @@ class Spent:
 
 
 SPENT = Spent()
-_templates: dict[int, Template] = {}
+TEMPLATES: dict[int, Template] = {}  # of this process, by number of threads
 _starting = threading.Lock()
 
 
@@ -84,10 +84,10 @@ def answer(
 def end_all() -> None:
     """End the templates of this process."""
     with _starting:
-        for template in _templates.values():
+        for template in TEMPLATES.values():
             if template.owner == os.getpid():
                 template.end()
-        _templates.clear()
+        TEMPLATES.clear()
 
 
 atexit.register(end_all)
@@ -97,14 +97,14 @@ def _template(threads: int, environment: Mapping[str, str]) -> Template | None:
     if sys.platform != "linux" or not hasattr(os, "pidfd_open"):
         return None
     with _starting:
-        found = _templates.get(threads)
+        found = TEMPLATES.get(threads)
         if found is not None and found.owner == os.getpid():
             if found.process.poll() is None:
                 return found
             found.end()
-        _templates.pop(threads, None)
+        TEMPLATES.pop(threads, None)
         if (started := _start(environment)) is not None:
-            _templates[threads] = started
+            TEMPLATES[threads] = started
         return started
 
 

@@ -67,7 +67,7 @@ def test_whoever_waits_for_the_log_holds_no_connection(
     pool = services.engine.pool
     assert isinstance(pool, QueuePool)
     with ThreadPoolExecutor(CALLERS + 1) as callers:
-        with services.ledger._lock:  # a writer that takes its time
+        with services.ledger.turn():  # a writer that takes its time
             answers = [callers.submit(call, ready, number) for number in range(CALLERS)]
             for _ in range(THREADS):
                 assert waiting.acquire(timeout=20), "not every thread came as far as the log"

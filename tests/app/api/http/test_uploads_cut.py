@@ -15,18 +15,13 @@ from app import steps
 from app.uploads import npz
 from app.uploads.spool import CHUNK
 from lethe.signing.http import new_nonce, sign_request
-from models import Artifact, Contribution, Job, LogEntry, Model
+from models import Artifact
+from tests.app.api.test_models import stored
 from tests.app.api.test_requests import problem
 from tests.installation import Installation
 from tests.small import DIMENSION, MODEL, Caller, manifest, pack, rows
 
 COUNT = 3 * CHUNK // (4 * DIMENSION)  # rows of several chunks
-
-
-def stored(installation: Installation) -> tuple[int, ...]:
-    with Session(installation.services.engine) as session:
-        tables = (LogEntry, Model, Contribution, Artifact, Job)
-        return tuple(len(session.exec(select(table)).all()) for table in tables)
 
 
 def files(installation: Installation) -> int:

@@ -4,6 +4,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pkcs11
 import pytest
@@ -96,6 +97,31 @@ def test_a_pair_is_made_in_the_token_and_never_leaves_it(settings: Settings) -> 
     key.public_key().verify(key.sign(data), data)
 
 
+class Counted:
+    """A library or a token of it that notes which tokens are opened."""
+
+    def __init__(self, real: Any, opened: list[str]) -> None:
+        self.real, self.opened = real, opened
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.real, name)
+
+    def get_tokens(self, **named: object) -> list["Counted"]:
+        return [Counted(token, self.opened) for token in self.real.get_tokens(**named)]
+
+    def open(self, **given: object) -> Any:
+        self.opened.append(self.real.label)
+        return self.real.open(**given)
+
+
+def counted(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Return the labels of the tokens that this process opens from now on."""
+    opened: list[str] = []
+    library = pkcs11.lib
+    monkeypatch.setattr(pkcs11, "lib", lambda module: Counted(library(module), opened))
+    return opened
+
+
 def test_a_wrong_pin_is_tried_once(
     settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -106,26 +132,12 @@ def test_a_wrong_pin_is_tried_once(
     uri = KeyUri("lethe", "log", pin_source=pin)
     assert "refuses the PIN" in refused(settings, uri)
 
-    tries = 0
-    real = sessions._token
-
-    def counted(settings: Settings, uri: KeyUri) -> object:
-        token = real(settings, uri)
-
-        class Counted:
-            def open(self, **given: object) -> pkcs11.Session:
-                nonlocal tries
-                tries += 1
-                return token.open(**given)  # type: ignore[arg-type]
-
-        return Counted()
-
-    monkeypatch.setattr(sessions, "_token", counted)
+    tries = counted(monkeypatch)
     assert "refuses the PIN" in refused(settings, uri)
-    assert tries == 0  # a token locks itself after some
+    assert tries == []  # a token locks itself after some
     pin.write_text(f"{PIN}\n")
     assert isinstance(open_key(settings, uri), HsmEd25519)
-    assert tries == 1
+    assert tries == ["lethe"]
 
 
 def test_what_is_missing_is_named(settings: Settings, hsm: SoftHsm, tmp_path: Path) -> None:
@@ -197,17 +209,21 @@ def test_another_key_under_the_same_label_signs_nothing(settings: Settings) -> N
         issuer.sign(b"data", ECDSA(SHA256()))
 
 
-def test_a_child_process_signs_in_a_session_of_its_own(settings: Settings) -> None:
+def test_a_child_process_signs_in_a_session_of_its_own(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
     generate(settings, LOG, "ed25519")
     key = open_key(settings, LOG)
     assert isinstance(key, HsmEd25519)
     key.sign(b"by the parent")
+    opened = counted(monkeypatch)
     reading, writing = os.pipe()
     if (child := os.fork()) == 0:
         status = 1
         try:
-            if not sessions._here.sessions:  # the parent's is of no use here
-                os.write(writing, key.sign(b"by the child"))
+            signature = key.sign(b"by the child")
+            if opened == ["lethe"]:  # the parent's session is of no use here
+                os.write(writing, signature)
                 status = 0
         finally:
             os._exit(status)

@@ -148,7 +148,7 @@ def _words(key: NDArray[np.uint64], path: int, position: int, thresholds: int) -
 
 def tree_of(forest: Forest, tree: int) -> Node:
     """Return a tree of a forest in the form of `plain_trees`."""
-    arrays = forest._trees[tree]
+    arrays = forest.trees[tree]
 
     def node(at: int) -> Node:
         rows, feature, threshold, left, right, _, row = arrays.node[at].tolist()

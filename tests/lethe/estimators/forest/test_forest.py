@@ -113,7 +113,7 @@ def test_the_trees_are_those_of_plain_fractions(classes: int, kept_from: str) ->
     """An oracle that shares no arithmetic: a wrong impurity would be the same wrong in a refit."""
     forest = fitted(classes)
     if kept_from == "all":
-        forest._shape = forest._shape._replace(kept_from=2)
+        forest.shape = forest.shape._replace(kept_from=2)
         forest.remove(list(forest.store.slots))
         ids, features, targets = rows(classes)
         forest.add(ids, features, targets)
@@ -126,7 +126,7 @@ def test_the_trees_are_those_of_plain_fractions(classes: int, kept_from: str) ->
 def test_what_is_kept_changes_nothing_that_is_published(classes: int) -> None:
     ids, features, targets = rows(classes)
     every = Forest(config(classes))
-    every._shape = every._shape._replace(kept_from=2)
+    every.shape = every.shape._replace(kept_from=2)
     every.add(ids, features, targets)
     usual = fitted(classes)
     for i in range(0, 100, 3):
@@ -158,30 +158,30 @@ def test_nothing_of_a_row_is_left_in_memory() -> None:
     assert not forest.store.values[slot].any()
     assert not forest.store.targets[slot].any()
     assert "row-5" not in forest.store.slots
-    for tree in forest._trees:
+    for tree in forest.trees:
         assert (tree.link[slot] == NONE).all()
     forest.remove(list(forest.store.slots))
-    for tree in forest._trees:
+    for tree in forest.trees:
         assert not tree.left.any()
         assert not tree.total.any()
 
 
 def _kept(forest: Forest) -> int:
-    return int(np.flatnonzero(forest._trees[0].node[:, CHUNK] != NONE)[0])
+    return int(np.flatnonzero(forest.trees[0].node[:, CHUNK] != NONE)[0])
 
 
 def _leave_a_count(forest: Forest) -> None:
-    tree = forest._trees[0]
+    tree = forest.trees[0]
     tree.left[tree.node[_kept(forest), CHUNK], 0, 0] += 1
 
 
 def _leave_a_total(forest: Forest) -> None:
-    leaf = int(np.flatnonzero(forest._trees[0].node[:, FIRST] != NONE)[0])
-    forest._trees[0].total[leaf] += 1
+    leaf = int(np.flatnonzero(forest.trees[0].node[:, FIRST] != NONE)[0])
+    forest.trees[0].total[leaf] += 1
 
 
 def _keep_a_split(forest: Forest) -> None:
-    split = forest._trees[0].node[0]
+    split = forest.trees[0].node[0]
     split[2] = (split[2] + 1) % 60
 
 

@@ -33,13 +33,7 @@ def here(
     """A fitted model, and commands that reach its service from an empty directory."""
     with install(settings) as made:
         made.ready()
-        caller = made.caller
-
-        def connect(_: str) -> Client:
-            transport = caller.http._transport
-            return Client("http://testserver", token=caller.token, transport=transport)
-
-        monkeypatch.setattr("workers.cli.service.connect", connect)
+        monkeypatch.setattr("workers.cli.service.connect", lambda url: made.client())
         (tmp_path / "here").mkdir()
         monkeypatch.chdir(tmp_path / "here")
         yield made

@@ -11,7 +11,6 @@ from sqlmodel import Session, col, select
 
 from app.ledger.sequencer import Ledger
 from app.settings import Settings
-from lethe.client import Client
 from lethe.errors import LetheError
 from models import Model, Record
 from tests.installation import Installation, install
@@ -27,13 +26,7 @@ def here(
     """A quarantined model, a worker beside it, and commands that reach its service."""
     with install(settings) as made:
         made.ready()
-        caller = made.caller
-
-        def connect(_: str) -> Client:
-            transport = caller.http._transport
-            return Client("http://testserver", token=caller.token, transport=transport)
-
-        monkeypatch.setattr("workers.cli.service.connect", connect)
+        monkeypatch.setattr("workers.cli.service.connect", lambda url: made.client())
         with Session(made.services.engine) as session:
             model = session.exec(select(Model)).one()
             model.state, model.failure = "quarantined", "restored from a backup"

@@ -13,7 +13,6 @@ from click.testing import CliRunner, Result
 
 from app.ledger.sequencer import Ledger
 from app.settings import Settings
-from lethe.client import Client
 from lethe.errors import LetheError
 from tests.installation import Installation, install
 from tests.small import MODEL
@@ -53,13 +52,7 @@ def here(
     """A fitted model, and a directory with nothing but an empty database for MLflow."""
     with install(settings) as made:
         made.ready()
-        caller = made.caller
-
-        def connect(_: str) -> Client:
-            transport = caller.http._transport
-            return Client("http://testserver", token=caller.token, transport=transport)
-
-        monkeypatch.setattr("workers.cli.service.connect", connect)
+        monkeypatch.setattr("workers.cli.service.connect", lambda url: made.client())
         (tmp_path / "here").mkdir()
         shutil.copyfile(tables, tmp_path / "here" / "mlflow.db")
         monkeypatch.chdir(tmp_path / "here")

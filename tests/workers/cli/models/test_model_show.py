@@ -10,7 +10,6 @@ from click.testing import CliRunner, Result
 from app.ledger.sequencer import Ledger
 from app.schemas.families.manifests import MANIFESTS
 from app.settings import Settings
-from lethe.client import Client
 from tests.installation import Installation, install
 from tests.schemas import validator
 from tests.small import MODEL, manifest
@@ -24,13 +23,7 @@ def here(
 ) -> Iterator[Installation]:
     with install(settings) as made:
         made.ready()
-        caller = made.caller
-
-        def connect(_: str) -> Client:
-            transport = caller.http._transport
-            return Client("http://testserver", token=caller.token, transport=transport)
-
-        monkeypatch.setattr("workers.cli.service.connect", connect)
+        monkeypatch.setattr("workers.cli.service.connect", lambda url: made.client())
         yield made
 
 

@@ -13,22 +13,17 @@ from click.testing import CliRunner, Result
 from app.uploads.rows import parse_upload
 from lethe.catalogue import RIDGE
 from tests.uploads import Parsed, parsed
+from tests.workers.cli.models.registering import FittingService
 from workers.cli.models import command as model
 
 ROWS = 40
 
 
-class Service:
+class Service(FittingService):
     """Accepts a registration as the API does, and reports it as fitted on the next request."""
 
     upload: Parsed
     sent: bytes
-
-    def __enter__(self) -> "Service":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        return None
 
     def register_model(self, manifest: dict[str, Any], data: bytes | None = None) -> None:
         if data is None:
@@ -41,9 +36,6 @@ class Service:
             max_bytes=1 << 24,
         )
         self.upload, self.sent = parsed(data, parse), data
-
-    def model(self, ref: str) -> dict[str, Any]:
-        return {"state": "ready", "current_version": 1}
 
 
 def register(

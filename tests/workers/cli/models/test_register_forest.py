@@ -1,6 +1,5 @@
 """`lethe model register forest`: edges, public rows, and accuracy on held-out rows."""
 
-import io
 import json
 from functools import partial
 from pathlib import Path
@@ -19,6 +18,7 @@ from lethe.estimators.forest.bins import DEFAULT_EDGES
 from lethe.estimators.forest.published import PublishedForest
 from models import Model
 from tests.uploads import parsed
+from tests.workers.cli.models.registering import FittingService
 from workers.cli.models import command as model
 from workers.families.forest.family import ForestFamily
 from workers.families.recipe.rows import TableBlock
@@ -26,21 +26,10 @@ from workers.families.recipe.rows import TableBlock
 SMALL = {"trees": 10, "depth": 6, "group": 2}
 
 
-class Service:
+class Service(FittingService):
     """Accepts a registration as the API does, and fits it here."""
 
-    def __init__(self) -> None:
-        self.manifest: dict[str, Any] = {}
-        self.rows: dict[str, Any] = {}
-        self.file = b""
-
-    def __enter__(self) -> "Service":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        return None
-
-    def register_model(self, manifest: dict[str, Any], data: bytes) -> None:
+    def fitted(self, manifest: dict[str, Any], data: bytes, rows: dict[str, Any]) -> bytes:
         wanted = NewForest.model_validate(manifest)
         columns, classes = len(wanted.edges), len(wanted.classes)
         parse = partial(
@@ -51,26 +40,10 @@ class Service:
             marks_bins=wanted.bins == "held-out",
         )
         parsed(data, parse)
-        with np.load(io.BytesIO(data)) as arrays:
-            rows = {name: arrays[name] for name in arrays.files}
         row = Model(ref="m", tombstone_key=b"", **wanted.pinned())
         weights = 1.0 - rows["bins"] if "bins" in rows else None
         block = TableBlock(rows["records"].tolist(), rows["features"], rows["labels"], weights)
-        self.manifest, self.rows = manifest, rows
-        self.file = ForestFamily().fitted(row, [block]).published().to_bytes()
-
-    def model(self, ref: str) -> dict[str, Any]:
-        return {"state": "ready", "current_version": 1}
-
-    def artifact(self, ref: str, number: int) -> bytes:
-        return self.file
-
-
-@pytest.fixture
-def service(monkeypatch: pytest.MonkeyPatch) -> Service:
-    found = Service()
-    monkeypatch.setattr("workers.cli.service.connect", lambda url: found)
-    return found
+        return ForestFamily().fitted(row, [block]).published().to_bytes()
 
 
 def register(folder: Path, options: dict[str, Any], *words: object) -> Result:

@@ -7,11 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.workers.cli.models.registering import Service, register, said, service
+from tests.workers.cli.models.registering import Service, register, said
 from workers.data.image_npz import load_image_npz
 from workers.registration.network import deal_out
-
-__all__ = ["service"]
 
 PIXELS = np.arange(12 * 7 * 6, dtype=np.uint16).astype(np.uint8).reshape(12, 7, 6)
 LABELS = (np.arange(12) % 3).astype(np.uint8)

@@ -6,9 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.workers.cli.models.registering import Service, register, said, service
-
-__all__ = ["service"]
+from tests.workers.cli.models.registering import Service, register, said
 
 Image = pytest.importorskip("PIL.Image")
 

@@ -8,9 +8,7 @@ import numpy as np
 import pytest
 
 from app.schemas.families.networks import Training
-from tests.workers.cli.models.registering import Service, register, said, service
-
-__all__ = ["service"]
+from tests.workers.cli.models.registering import Service, register, said
 
 EVERYTHING: dict[str, Any] = {
     "rounds": 3,

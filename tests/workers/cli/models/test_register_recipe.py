@@ -1,6 +1,5 @@
 """`lethe model register recipe`: tables and .npz, measured on held-out rows."""
 
-import io
 import json
 import sqlite3
 from functools import partial
@@ -21,6 +20,7 @@ from app.uploads.rows import parse_rows
 from lethe.identity import COLUMN
 from tests.small import pack
 from tests.uploads import parsed
+from tests.workers.cli.models.registering import FittingService, said
 from workers.cli.models import command as model
 from workers.training.recipes.files import decode
 from workers.training.recipes.fit import FitRows, fit
@@ -38,46 +38,18 @@ LINE = {
 }
 
 
-class Service:
+class Service(FittingService):
     """Accepts a registration as the API does, and fits it here."""
 
-    def __init__(self) -> None:
-        self.rows: dict[str, Any] = {}
-        self.manifest: dict[str, Any] = {}
-        self.file = b""
-
-    def __enter__(self) -> "Service":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        return None
-
-    def register_model(self, manifest: dict[str, Any], data: bytes) -> None:
+    def fitted(self, manifest: dict[str, Any], data: bytes, rows: dict[str, Any]) -> bytes:
         wanted = NewRecipe.model_validate(manifest)
         config = wanted.pinned()["config"]
         parsed(
             data,
             partial(parse_rows, config=config, classes=len(wanted.classes), max_bytes=1 << 24),
         )
-        self.manifest = manifest
-        with np.load(io.BytesIO(data)) as arrays:
-            self.rows = {name: arrays[name] for name in arrays.files}
         recipe = Recipe.parse(wanted.recipe.spelled())
-        weights = self.rows.get("weights")
-        self.file = fit(recipe, FitRows(self.rows["features"], self.rows["labels"], weights), 1)
-
-    def model(self, ref: str) -> dict[str, Any]:
-        return {"state": "ready", "current_version": 1}
-
-    def artifact(self, ref: str, number: int) -> bytes:
-        return self.file
-
-
-@pytest.fixture
-def service(monkeypatch: pytest.MonkeyPatch) -> Service:
-    found = Service()
-    monkeypatch.setattr("workers.cli.service.connect", lambda url: found)
-    return found
+        return fit(recipe, FitRows(rows["features"], rows["labels"], rows.get("weights")), 1)
 
 
 def register(folder: Path, recipe: Any, *words: object) -> Result:
@@ -331,11 +303,6 @@ def test_what_is_wrong_with_categories_and_weights(
     assert problem in said(found) + str(found.exception)
     assert "south" not in said(found)
     assert service.file == b""
-
-
-def said(result: Result) -> str:
-    assert result.exit_code != 0, result.output
-    return f"{result.output} {getattr(result.exception, 'detail', '')}"
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,5 @@
 """`lethe model register script`, and what is downloaded of it."""
 
-import io
 import json
 from importlib import metadata
 from pathlib import Path
@@ -15,6 +14,7 @@ from click.testing import CliRunner, Result
 from safetensors.numpy import load, save, save_file
 
 from app.schemas.families.scripts import NewScript
+from tests.workers.cli.models.registering import FittingService
 from tests.workers.jobs.families.test_held_out_families import PREDICT
 from tests.workers.training.programs.small import script
 from workers.cli.models import command as model
@@ -24,40 +24,21 @@ from workers.training.recipes.fit import FitRows
 from workers.training.recipes.process import Limits
 
 
-class Service:
+class Service(FittingService):
     """Accepts a registration as the API does, and answers with a fit made here."""
 
     def __init__(self) -> None:
-        self.file = b""
+        super().__init__()
         self.config: dict[str, Any] = {}
-        self.arrays: dict[str, Any] = {}
 
-    def __enter__(self) -> "Service":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        return None
-
-    def register_model(self, manifest: dict[str, Any], data: bytes) -> None:
+    def fitted(self, manifest: dict[str, Any], data: bytes, rows: dict[str, Any]) -> bytes:
         self.config = NewScript.model_validate(manifest).pinned()["config"]
-        with np.load(io.BytesIO(data)) as arrays:
-            self.arrays = {name: arrays[name] for name in arrays.files}
-        features, labels = self.arrays["features"], self.arrays["labels"].astype(float)
-        weights = np.linalg.lstsq(features, labels, rcond=None)[0]
-        self.file = save({"weights": weights, "seed": np.array([7])})
+        labels = rows["labels"].astype(float)
+        weights = np.linalg.lstsq(rows["features"], labels, rcond=None)[0]
+        return save({"weights": weights, "seed": np.array([7])})
 
     def model(self, ref: str) -> dict[str, Any]:
-        return {"state": "ready", "current_version": 1, "config": self.config, "classes": []}
-
-    def artifact(self, ref: str, number: int) -> bytes:
-        return self.file
-
-
-@pytest.fixture
-def service(monkeypatch: pytest.MonkeyPatch) -> Service:
-    found = Service()
-    monkeypatch.setattr("workers.cli.service.connect", lambda url: found)
-    return found
+        return {**super().model(ref), "config": self.config, "classes": []}
 
 
 def register(folder: Path, description: Any = None, *words: object) -> Result:
@@ -113,7 +94,7 @@ def test_a_run_and_given_weights_are_measured_on_held_out_rows(
     save_file({"weights": given, "seed": np.array([7])}, theirs)
     found = register(tmp_path, named, "--send-holdout", "--weights", theirs)
     assert found.exit_code == 0, found.output
-    features, labels = (service.arrays[f"held_out_{one}"] for one in ("features", "labels"))
+    features, labels = (service.rows[f"held_out_{one}"] for one in ("features", "labels"))
     mine, other = (
         (features @ weights > 0.5).astype(np.int64)
         for weights in (load(service.file)["weights"], given)
@@ -162,7 +143,7 @@ def test_weights_and_categories_of_a_table(tmp_path: Path, service: Service) -> 
     assert service.config["features"] == ["x", "plan"]
     assert service.config["categories"] == {"plan": ["small", "large"]}
     assert service.config["weighted"] is True
-    assert service.arrays["weights"].tolist() == (service.arrays["features"][:, 0] + 1).tolist()
+    assert service.rows["weights"].tolist() == (service.rows["features"][:, 0] + 1).tolist()
 
 
 @pytest.mark.parametrize(
@@ -247,6 +228,6 @@ def test_only_a_program_that_can_be_asked_takes_held_out_rows(
     taken = register(tmp_path, {**document, "predict": "predict.py"}, "--send-holdout")
     assert taken.exit_code == 0, taken.output
     assert service.config["script"]["files"]["predict.py"] == "pass"
-    assert service.arrays["held_out_features"].shape == (6, 3)
+    assert service.rows["held_out_features"].shape == (6, 3)
     missing = register(tmp_path, {**document, "predict": "none.py"}, "--send-holdout")
     assert "none.py: cannot be read" in f"{missing.output} {missing.exception}"

@@ -12,12 +12,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from app.schemas.families.shards import NewShards
+from tests.workers.cli.models.registering import said
 from tests.workers.cli.models.test_register_recipe import (
     LINE,
     TREES,
     Service,
     register,
-    said,
     table,
 )
 from workers.errors import ArtifactError

@@ -1,6 +1,5 @@
 """`lethe model register sums`: weights, numbers, and scores on held-out rows."""
 
-import io
 import re
 import sys
 from functools import partial
@@ -23,27 +22,17 @@ from lethe.estimators.sums.fixed_point import MAX_CODE, WEIGHT_BITS
 from lethe.estimators.sums.published import PublishedRidge, read_published
 from models import Model
 from tests.uploads import parsed
+from tests.workers.cli.models.registering import FittingService
 from workers.cli.models import command as model
 from workers.families.sums.family import FAMILY
 from workers.registration.sums import STEPS
 from workers.training.recipes.fit import FitRows
 
 
-class Service:
+class Service(FittingService):
     """Accepts a registration as the API does, and fits it here."""
 
-    def __init__(self) -> None:
-        self.manifest: dict[str, Any] = {}
-        self.rows: dict[str, Any] = {}
-        self.file = b""
-
-    def __enter__(self) -> "Service":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        return None
-
-    def register_model(self, manifest: dict[str, Any], data: bytes) -> None:
+    def fitted(self, manifest: dict[str, Any], data: bytes, rows: dict[str, Any]) -> bytes:
         wanted = NewSums.model_validate(manifest)
         pinned = wanted.pinned()
         parse = partial(
@@ -54,25 +43,9 @@ class Service:
             max_bytes=1 << 24,
         )
         parsed(data, parse)
-        with np.load(io.BytesIO(data)) as arrays:
-            self.rows = {name: arrays[name] for name in arrays.files}
         row = Model(ref="m", tombstone_key=b"", **pinned)
-        self.manifest = manifest
-        rows = FitRows(self.rows["features"], self.rows["labels"], self.rows.get("weights"))
-        self.file = FAMILY.fitted_file(row, rows)  # type: ignore[attr-defined]
-
-    def model(self, ref: str) -> dict[str, Any]:
-        return {"state": "ready", "current_version": 1}
-
-    def artifact(self, ref: str, number: int) -> bytes:
-        return self.file
-
-
-@pytest.fixture
-def service(monkeypatch: pytest.MonkeyPatch) -> Service:
-    found = Service()
-    monkeypatch.setattr("workers.cli.service.connect", lambda url: found)
-    return found
+        table = FitRows(rows["features"], rows["labels"], rows.get("weights"))
+        return FAMILY.fitted_file(row, table)  # type: ignore[attr-defined,no-any-return]
 
 
 def register(estimator: str, *words: object) -> Result:

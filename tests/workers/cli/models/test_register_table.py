@@ -12,6 +12,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from lethe.identity import COLUMN, digests, pack
+from tests.workers.cli.models.registering import said
 from tests.workers.cli.models.test_register import Service
 from workers.cli import data_options
 from workers.cli.models import command as model
@@ -33,13 +34,6 @@ WORDS = (
 )
 
 
-@pytest.fixture
-def service(monkeypatch: pytest.MonkeyPatch) -> Service:
-    found = Service()
-    monkeypatch.setattr("workers.cli.service.connect", lambda url: found)
-    return found
-
-
 def register(*words: object) -> Result:
     arguments = ["register", "ridge", "--url", "http://x", "--ref", "m", *words]
     return CliRunner().invoke(model.model, [str(word) for word in arguments])
@@ -49,11 +43,6 @@ def written(folder: Path, **changes: Any) -> Path:
     path = folder / "customers.parquet"
     pq.write_table(pa.table({**COLUMNS, **changes}), path)
     return path
-
-
-def said(result: Result) -> str:
-    assert result.exit_code != 0, result.output
-    return f"{result.output} {getattr(result.exception, 'detail', '')}"
 
 
 def arrays(service: Service) -> dict[str, Any]:

@@ -1,6 +1,5 @@
 """`lethe model register vectors`: tables, lists, .npz, centroids, and what is refused."""
 
-import io
 import json
 import sqlite3
 from functools import partial
@@ -18,6 +17,7 @@ from app.schemas.families.vectors import NewVectors
 from app.uploads.rows import parse_vectors
 from models import Model
 from tests.uploads import parsed
+from tests.workers.cli.models.registering import FittingService
 from workers.cli.models import command as model
 from workers.families.vectors.update import built
 from workers.training.recipes.fit import FitRows
@@ -28,42 +28,15 @@ IDS = [f"text-{row}" for row in range(60)]
 library: Any = faiss  # its types are those of another version
 
 
-class Service:
+class Service(FittingService):
     """Accepts a registration as the API does, and builds the index here."""
 
-    def __init__(self) -> None:
-        self.rows: dict[str, Any] = {}
-        self.file = b""
-
-    def __enter__(self) -> "Service":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        return None
-
-    def register_model(self, manifest: dict[str, Any], data: bytes) -> None:
+    def fitted(self, manifest: dict[str, Any], data: bytes, rows: dict[str, Any]) -> bytes:
         wanted = NewVectors.model_validate(manifest)
         parsed(data, partial(parse_vectors, columns=wanted.columns, max_bytes=1 << 24))
-        with np.load(io.BytesIO(data)) as arrays:
-            self.rows = {name: arrays[name] for name in arrays.files}
         row = Model(ref="m", tombstone_key=b"", **wanted.pinned())
-        records = self.rows["records"].tolist()
-        self.file = built(
-            row, FitRows(self.rows["features"], self.rows["labels"], records=records)
-        )
-
-    def model(self, ref: str) -> dict[str, Any]:
-        return {"state": "ready", "current_version": 1}
-
-    def artifact(self, ref: str, number: int) -> bytes:
-        return self.file
-
-
-@pytest.fixture
-def service(monkeypatch: pytest.MonkeyPatch) -> Service:
-    found = Service()
-    monkeypatch.setattr("workers.cli.service.connect", lambda url: found)
-    return found
+        records = rows["records"].tolist()
+        return built(row, FitRows(rows["features"], rows["labels"], records=records))
 
 
 def register(folder: Path, options: Any, *words: object) -> Result:

@@ -371,4 +371,4 @@ def test_mutated_programs_never_crash_hang_or_differ(tmp_path: Path) -> None:
 
 
 def test_every_check_is_of_an_operator() -> None:
-    assert operators._CHECKS.keys() <= operators.OPERATORS
+    assert operators.CHECKS.keys() <= operators.OPERATORS

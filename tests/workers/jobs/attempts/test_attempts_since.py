@@ -12,15 +12,14 @@ from app.settings import Settings
 from lethe.certificates.evidence import parse_evidence
 from lethe.certificates.statement import AttemptPart, read_escalation, write_escalation
 from models import Artifact, RequestEvent, Verification
-from tests.installation import Installation, install
+from tests.installation import Installation, install, shown, state
 from tests.workers.jobs.attempts.ladders import HF_KCU, escalations, parameters, policy
 from tests.workers.jobs.attempts.planted import plant
-from tests.workers.jobs.attempts.test_decisions import decide, state
+from tests.workers.jobs.attempts.test_decisions import decide
 from tests.workers.jobs.cases.tampered import job_of
 from tests.workers.jobs.cases.test_dishonest_provider import nothing_done
 from tests.workers.jobs.cases.test_logged_judgement import refused, step
 from tests.workers.jobs.families.network import networks
-from tests.workers.jobs.leases.test_stalled import shown
 from workers.families.network.ladder import NO_USE
 from workers.jobs import certify, execute, verify
 from workers.updates import draft

@@ -6,7 +6,7 @@ from sqlmodel import Session, col, select
 from app.reconcile.fsck.run import fsck
 from app.vault.features import FeatureVault
 from models import Artifact, LogEntry, Model, RequestEvent, Subject
-from tests.installation import Installation
+from tests.installation import Installation, state
 from tests.small import MODEL
 
 
@@ -34,10 +34,6 @@ def spent(ready: Installation, monkeypatch: pytest.MonkeyPatch) -> str:
     assert state(ready, request) == "needs-decision"
     monkeypatch.undo()
     return str(request)
-
-
-def state(ready: Installation, request: str) -> str:
-    return str(ready.caller.http.get(f"/v1/requests/{request}").json()["state"])
 
 
 def decide(ready: Installation, request: str, decision: str, why: str = "looked") -> int:

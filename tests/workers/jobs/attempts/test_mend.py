@@ -12,10 +12,10 @@ from sqlmodel import Session, col, select
 from lethe.errors import LetheError
 from models import Job, LogEntry, Model, Record, Subject
 from tests import small, small_network
-from tests.installation import Installation
+from tests.installation import Installation, state
 from tests.small import MODEL
-from tests.workers.jobs.attempts.test_decisions import decide, spoil, state
-from tests.workers.jobs.families import test_recipe_family as tables
+from tests.workers.jobs.attempts.test_decisions import decide, spoil
+from tests.workers.jobs.families import uploaded
 from tests.workers.jobs.families.network import networks
 from workers.families.ridge.family import RidgeFamily
 from workers.jobs.execute import LOST, UNVOUCHED
@@ -247,7 +247,7 @@ def test_a_family_that_is_fitted_elsewhere_is_mended_too(
     answer = installation.caller.operator(
         "POST",
         "/v1/models",
-        files={"data": ("rows.npz", small.pack(tables.rows()))},
+        files={"data": ("rows.npz", small.pack(uploaded.rows()))},
         data={"manifest": json.dumps(manifest)},
     )
     assert answer.status_code == 201, answer.text

@@ -13,9 +13,9 @@ from tests import small_network
 from workers.families.network.config import NetworkConfig
 from workers.families.network.ladder import (
     LATE,
-    _judging_flops,
-    _Limits,
+    AttemptLimits,
     is_of_method,
+    judging_flops,
     label,
 )
 from workers.judge.base import Report
@@ -103,22 +103,24 @@ def test_what_the_judge_of_an_attempt_trains_is_reckoned() -> None:
         return retraining_flops(CONFIG.network, CONFIG.training, rows)
 
     sizes = Sizes(retained=100, forget=10, validation=30)
-    assert _judging_flops(CONFIG, PLAIN, sizes) == 0
+    assert judging_flops(CONFIG, PLAIN, sizes) == 0
     distances = replace(PLAIN, distances={"output-kl": 0.1})
-    assert _judging_flops(CONFIG, distances, sizes) == training(100)
+    assert judging_flops(CONFIG, distances, sizes) == training(100)
     # In each reference model all retained rows, and half of the 40 others that are scored.
     both = replace(distances, attacks=("lira",), references=4)
-    assert _judging_flops(CONFIG, both, sizes) == 4 * training(120) + training(100)
+    assert judging_flops(CONFIG, both, sizes) == 4 * training(120) + training(100)
 
 
 @pytest.mark.parametrize(("judging", "why"), [(0, ""), (100, f"skipped, {LATE}")])
 def test_an_attempt_whose_judge_would_train_past_the_deadline_is_skipped(
     judging: int, why: str
 ) -> None:
-    limits = _Limits.__new__(_Limits)  # as for a request at one second per unit
-    limits.config, limits.sizes, limits.pace = CONFIG, Sizes(100, 10, 30), 1.0
-    limits.whole, limits.left, limits.judging = 1000, 10**9, judging
-    # The attempt without an estimate, the retraining and its repetition: 3,000 seconds.
-    limits.now = utcnow()
-    limits.due = limits.now + DEADLINE_MARGIN + timedelta(seconds=3050)
+    # At one second per operation, the attempt without an estimate, the retraining and its
+    # repetition take 3,000 seconds.
+    now = utcnow()
+    due = now + DEADLINE_MARGIN + timedelta(seconds=3050)
+    sizes = Sizes(100, 10, 30)
+    limits = AttemptLimits(
+        CONFIG, sizes, now, due, whole=1000, left=10**9, judging=judging, pace=1.0
+    )
     assert limits.forbid(Retrain()) == why

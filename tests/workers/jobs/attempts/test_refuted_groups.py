@@ -22,6 +22,7 @@ from tests.workers.jobs.families import (
     test_shards_family,
     test_sums_family,
     test_vectors_family,
+    uploaded,
 )
 from tests.workers.jobs.families.network import networks
 from tests.workers.training.programs.small import script
@@ -85,7 +86,7 @@ def in_forest(patch: pytest.MonkeyPatch) -> None:
 
 
 def in_recipe(patch: pytest.MonkeyPatch) -> None:
-    honest, arrays = process.fit, test_recipe_family.rows()
+    honest, arrays = process.fit, uploaded.rows()
     patch.setattr(
         process,
         "fit",
@@ -94,7 +95,7 @@ def in_recipe(patch: pytest.MonkeyPatch) -> None:
 
 
 def in_script(patch: pytest.MonkeyPatch) -> None:
-    honest, arrays = run.execute, test_recipe_family.rows()
+    honest, arrays = run.execute, uploaded.rows()
     patch.setattr(
         run,
         "execute",
@@ -103,7 +104,7 @@ def in_script(patch: pytest.MonkeyPatch) -> None:
 
 
 def in_shards(patch: pytest.MonkeyPatch) -> None:
-    honest, arrays = process.fit_all, test_shards_family.rows()
+    honest, arrays = process.fit_all, uploaded.rows()
     patch.setattr(
         process,
         "fit_all",
@@ -120,23 +121,23 @@ def in_vectors(patch: pytest.MonkeyPatch) -> None:
 def sums_are(installation: Installation) -> bool:
     arrays = test_sums_family.rows(numbers=True)
     theirs = test_sums_family.refitted(ExactRidgeRegressor(), arrays, GONE)
-    return test_sums_family.published(installation) == theirs
+    return uploaded.published(installation) == theirs
 
 
 def forest_is(installation: Installation) -> bool:
-    theirs = test_forest_family.oracle(test_forest_family.rows(), GONE)
-    return test_forest_family.published(installation) == theirs
+    theirs = test_forest_family.oracle(uploaded.rows(), GONE)
+    return uploaded.published(installation) == theirs
 
 
 def recipe_is(installation: Installation) -> bool:
-    arrays = test_recipe_family.rows()
+    arrays = uploaded.rows()
     theirs = test_recipe_family.oracle(*test_recipe_family.retained(installation, arrays, GONE))
     test_recipe_family.check_is(installation, theirs, arrays["features"])
     return True
 
 
 def script_is(installation: Installation) -> bool:
-    mine = load(test_recipe_family.published(installation))["weights"]
+    mine = load(uploaded.published(installation))["weights"]
     return np.array_equal(mine, test_script_family.weights_without(installation, *GONE))
 
 
@@ -169,28 +170,22 @@ GROUPS = {
             classes=[],
             sums={"estimator": "ridge-regressor"},
         ),
-        test_sums_family.submit,
+        uploaded.submit,
         in_sums,
         sums_are,
     ),
-    "forest": Group(
-        test_forest_family.register, test_forest_family.submit, in_forest, forest_is
-    ),
-    "recipe": Group(
-        test_recipe_family.register, test_recipe_family.submit, in_recipe, recipe_is
-    ),
+    "forest": Group(test_forest_family.register, uploaded.submit, in_forest, forest_is),
+    "recipe": Group(test_recipe_family.register, uploaded.submit, in_recipe, recipe_is),
     "script": Group(
         lambda one: test_script_family.register(one, script()),
-        test_recipe_family.submit,
+        uploaded.submit,
         in_script,
         script_is,
     ),
-    "shards": Group(
-        test_shards_family.register, test_shards_family.submit, in_shards, shards_are
-    ),
+    "shards": Group(test_shards_family.register, uploaded.submit, in_shards, shards_are),
     "vectors": Group(
         test_vectors_family.register,
-        test_vectors_family.submit,
+        uploaded.submit,
         in_vectors,
         index_is,
         PASSAGES,

@@ -10,7 +10,7 @@ from sqlmodel import Session, select
 
 from app.ledger.journal import record_model_event
 from app.ledger.sequencer import Ledger
-from app.reconcile import model_events
+from app.ledger.startup import load_ledger
 from app.settings import Settings
 from models import Job, Model
 from tests import small_network
@@ -56,8 +56,9 @@ def test_tables_that_are_emptied_and_columns_that_are_changed_lower_no_count(
         "UPDATE log_entries SET ref = 'n', event = 'x.y' WHERE event <> 'model.registered'",
     )
     # As a newly started process would read the log.
-    model_events._known.pop(installation.services.ledger)
-    networks.erase(installation, networks.some("r2"))
+    ledger = load_ledger(installation.settings, installation.services.engine)
+    started = replace(installation.services, ledger=ledger)
+    networks.erase(replace(installation, services=started), networks.some("r2"))
     assert [claim.requests_before for claim in planted.seen] == [0, 1, 2]
 
 

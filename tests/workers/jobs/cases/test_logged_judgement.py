@@ -26,13 +26,13 @@ from models import (
     Verification,
 )
 from tests.app.ledger.samples import tamper
-from tests.installation import Installation, install
+from tests.installation import Installation, install, shown, state
 from tests.lethe.certificates.leaves import bare
-from tests.workers.jobs.attempts.test_decisions import decide, history, state
+from tests.workers.jobs.attempts.test_decisions import decide, history
 from tests.workers.jobs.cases.tampered import TAMPERED, a_later_head, job_of
 from tests.workers.jobs.cases.test_dishonest_provider import nothing_done, rows_kept_in_storage
 from tests.workers.jobs.families.network import networks
-from tests.workers.jobs.leases.test_stalled import absent, shown, soon_due
+from tests.workers.jobs.leases.test_stalled import absent, soon_due
 from workers.errors import RefusedError
 from workers.jobs import (
     certify,
@@ -189,7 +189,7 @@ def test_evidence_and_draft_of_a_refuted_attempt_are_not_certified(
             assert draft is not None
             # As an attacker with a backup has it: the sealed files and their wrapped keys.
             kept = {
-                one: (session.get_one(Artifact, one).wrapped_key, store._path(one).read_bytes())
+                one: (session.get_one(Artifact, one).wrapped_key, store.path(one).read_bytes())
                 for one in (refuted, draft)
             }
         step(ready, request, execute.run, verify.run)
@@ -198,7 +198,7 @@ def test_evidence_and_draft_of_a_refuted_attempt_are_not_certified(
 
     def restore(session: Session, artifact: str) -> None:
         session.get_one(Artifact, artifact).wrapped_key = kept[artifact][0]
-        store._path(artifact).write_bytes(kept[artifact][1])
+        store.path(artifact).write_bytes(kept[artifact][1])
 
     def evidence(session: Session, *_: str) -> None:
         restore(session, refuted)
@@ -244,14 +244,14 @@ def test_an_attempt_that_ends_with_the_same_bits_is_another_execution(
             assert draft is not None
             stored = session.get_one(Artifact, draft)
             key, digest = stored.wrapped_key, stored.digest
-            file = ready.services.artifacts._path(draft).read_bytes()
+            file = ready.services.artifacts.path(draft).read_bytes()
         step(ready, request, certify.run)
         assert decide(ready, request, "retry") == 200
         step(ready, request, execute.run, verify.run)
 
     def earlier(session: Session, *_: str) -> None:
         session.get_one(Artifact, draft).wrapped_key = key
-        ready.services.artifacts._path(draft).write_bytes(file)
+        ready.services.artifacts.path(draft).write_bytes(file)
         job_of(session, request).draft_id = draft
         old = session.exec(select(ModelVersion).where(ModelVersion.number == 2)).one()
         assert old.id is not None

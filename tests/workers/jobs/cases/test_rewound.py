@@ -10,10 +10,10 @@ from sqlmodel import Session, select
 from app import steps
 from app.reconcile.judgement import Event, contradiction, logged_escalation
 from models import Model
-from tests.installation import Installation
+from tests.installation import Installation, state
 from tests.workers.jobs.attempts.ladders import HF_KCU, policy
 from tests.workers.jobs.attempts.planted import plant
-from tests.workers.jobs.attempts.test_decisions import decide, history, state
+from tests.workers.jobs.attempts.test_decisions import decide, history
 from tests.workers.jobs.cases.tampered import job_of
 from tests.workers.jobs.cases.test_dishonest_provider import rows_kept_in_storage
 from tests.workers.jobs.families.network import networks

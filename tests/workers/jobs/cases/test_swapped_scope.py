@@ -10,10 +10,9 @@ from sqlmodel import Session, select
 from app import steps
 from app.service.models.held_out import HeldOutRows
 from models import Model, Record, Subject
-from tests.installation import Installation
+from tests.installation import Installation, shown, state
 from tests.small import rows
-from tests.workers.jobs.attempts.test_decisions import decide, history, state
-from tests.workers.jobs.leases.test_stalled import shown
+from tests.workers.jobs.attempts.test_decisions import decide, history
 from tests.workers.jobs.lineage.test_held_out import HELD, evaluated, installation_file, stored
 from workers.cases.case import ELSE
 from workers.jobs import batch

@@ -3,13 +3,11 @@
 import zipfile
 from base64 import b64encode
 from pathlib import Path
-from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
 
 from lethe.cli.drop import drop
-from lethe.client import Client
 from lethe.identity import digests
 from tests.installation import Installation
 from tests.workers.jobs.desk.test_cases import shown
@@ -40,13 +38,7 @@ def zipped(path: Path, **lists: str) -> Path:
 def broker(installation: Installation, monkeypatch: pytest.MonkeyPatch) -> Installation:
     """Models with Ann's rows, and Eve in held-out rows that were never sent."""
     ready(installation, "one", "two", r99=EVE)
-    transport = installation.caller.http._transport
-
-    def client(_: str, **options: Any) -> Client:
-        token = installation.caller.token
-        return Client("http://testserver", token=token, transport=transport)
-
-    monkeypatch.setattr("lethe.client.Client", client)
+    monkeypatch.setattr("lethe.client.Client", lambda url, **_: installation.client())
     return installation
 
 

@@ -10,7 +10,7 @@ from sqlmodel import Session, select
 from lethe.signing.keys import generate_key
 from models import Record, RequesterKey, Subject
 from tests import small_network
-from tests.installation import Installation, install
+from tests.installation import Installation, install, state
 from tests.remote import Remote
 from tests.small import MODEL, Caller, pack, rows
 from tests.workers.jobs.families.network import networks
@@ -62,10 +62,6 @@ def left(installation: Installation, client: str, subject: str) -> int:
             .where(Subject.client_tag == client, Subject.subject_tag == subject)
         )
         return len(session.exec(query).all())
-
-
-def state(installation: Installation, request_id: str) -> str:
-    return str(installation.caller.http.get(f"/v1/requests/{request_id}").json()["state"])
 
 
 def submit(signer: Caller, scope: dict[str, Any], **fields: Any) -> str:

@@ -15,25 +15,16 @@ from app.reconcile.fsck.approvals import OWN, UNAPPROVED, UNKNOWN
 from app.reconcile.fsck.registrations import LOST, OTHERWISE, UNLOGGED, UNOPENED
 from app.reconcile.fsck.run import fsck
 from app.service.access import keys
-from app.service.access.tokens import mint
 from app.service.desk import decisions
 from lethe.signing.keys import generate_key, public_pem
 from models import KeyEvent, Record, RequesterKey, Subject
 from tests.app.ledger.samples import tamper
-from tests.installation import Installation
+from tests.installation import Installation, named
 from tests.small import Caller
 from tests.workers.jobs.desk.test_fsck_approvals import executed, plant
 from tests.workers.jobs.desk.test_review import decide, events, other, state, write
 
 Change = Callable[[RequesterKey], None]
-
-
-def named(installation: Installation, name: str, scope: str = "operator") -> Caller:
-    """Return a caller whose token has this name."""
-    with Session(installation.services.engine) as session:
-        token = mint(session, scope, name)
-        session.commit()
-    return replace(installation.caller, token=token)
 
 
 @pytest.fixture

@@ -20,8 +20,8 @@ from models import Artifact, Model, Record
 from tests import small, small_network
 from tests.installation import Installation, install
 from tests.small import pack
-from tests.workers.jobs.families import test_recipe_family as tables
 from tests.workers.jobs.families import test_vectors_family as indexes
+from tests.workers.jobs.families import uploaded
 from tests.workers.training.programs.small import script
 from tests.workers.training.recipes.test_process import children as fits
 
@@ -76,7 +76,7 @@ def arrays_of(family: str) -> dict[str, Any]:
         return small.rows()
     if family == "vectors":
         return indexes.rows()
-    return small_network.rows() if family == "network" else tables.rows()
+    return small_network.rows() if family == "network" else uploaded.rows()
 
 
 def stored(installation: Installation, earlier: list[str]) -> dict[str, object]:
@@ -216,7 +216,7 @@ def test_what_only_a_worker_finds_fails_the_model_and_keeps_no_row(
     recipe = {**TREES, "parameters": {"depth": 3}}
     manifest = {**TABLE, "family": "recipe", "recipe": recipe}
     earlier = children()
-    assert send(installation, manifest, pack(tables.rows())).status_code == 201
+    assert send(installation, manifest, pack(uploaded.rows())).status_code == 201
     installation.drain()
     with Session(installation.services.engine) as session:
         model = session.exec(select(Model)).one()

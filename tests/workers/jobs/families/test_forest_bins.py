@@ -17,14 +17,15 @@ from lethe.estimators.forest.bins import Bins
 from lethe.estimators.forest.forest import Forest
 from lethe.estimators.forest.published import ForestConfig, PublishedForest
 from models import Artifact, Model, ModelVersion, Record, Subject
-from tests.installation import Installation
+from tests.installation import Installation, shown
 from tests.small import Caller, pack
 from tests.workers.jobs.desk.test_cases import opened, outcomes
 from tests.workers.jobs.desk.test_people import EVE, packed
 from tests.workers.jobs.families import test_forest_family as forests
+from tests.workers.jobs.families import uploaded
 from tests.workers.jobs.families.network import networks
-from tests.workers.jobs.families.test_forest_family import EDGES, MODEL, OPTIONS, ROWS
-from tests.workers.jobs.leases.test_stalled import shown
+from tests.workers.jobs.families.test_forest_family import EDGES, OPTIONS
+from tests.workers.jobs.families.uploaded import MODEL, ROWS
 from tests.workers.jobs.lineage.test_held_out import installation_file, stored
 from workers.families.forest.family import ForestFamily
 from workers.families.recipe.rows import decode_block
@@ -42,7 +43,7 @@ def database_url(sqlite_url: str) -> str:
 
 
 def rows() -> dict[str, Any]:
-    return {**forests.rows(), "bins": MARKED}
+    return {**uploaded.rows(), "bins": MARKED}
 
 
 def measured() -> dict[str, Any]:
@@ -91,7 +92,7 @@ def expected(gone: Collection[str] = (), arrays: dict[str, Any] | None = None) -
 
 def erase(installation: Installation, *records: str) -> Any:
     """Erase records; return the certificate's statement."""
-    request = forests.submit(installation, *records)
+    request = uploaded.submit(installation, *records)
     installation.drain()
     assert shown(installation, request)["state"] == "certified"
     assert "escalated" not in networks.events(installation, request)
@@ -102,11 +103,11 @@ def test_a_held_out_row_is_erased_with_a_certificate_and_new_edges(
     installation: Installation,
 ) -> None:
     register(installation)
-    assert forests.published(installation) == expected()
+    assert uploaded.published(installation) == expected()
     said = erase(installation, "r62")
     assert (said.guarantee.class_, said.method.parameters["bins"]) == ("exact", "held-out")
     assert (said.retained_set.before.count, said.retained_set.after.count) == (90, 89)
-    file = forests.published(installation)
+    file = uploaded.published(installation)
     assert file == expected(["r62"]) != expected()
     before = installation.caller.operator("GET", f"/v1/models/{MODEL}/versions/1/artifact")
     assert before.status_code == 410
@@ -120,9 +121,9 @@ def test_a_request_erases_learned_and_held_out_rows_together(
 ) -> None:
     register(installation)
     erase(installation, "r3", "r63")
-    assert forests.published(installation) == expected(["r3", "r63"])
+    assert uploaded.published(installation) == expected(["r3", "r63"])
     erase(installation, "r4")  # the edges stay: the row is subtracted
-    assert forests.published(installation) == expected(["r3", "r63", "r4"])
+    assert uploaded.published(installation) == expected(["r3", "r63", "r4"])
     installation.check()
 
 
@@ -131,18 +132,18 @@ def test_without_held_out_rows_the_registered_edges_are_the_bins(
 ) -> None:
     register(installation)
     erase(installation, *sorted(HELD_OUT))
-    assert forests.published(installation) == expected(HELD_OUT)
+    assert uploaded.published(installation) == expected(HELD_OUT)
     erase(installation, "r1")
-    assert forests.published(installation) == expected({*HELD_OUT, "r1"})
+    assert uploaded.published(installation) == expected({*HELD_OUT, "r1"})
 
 
 @pytest.mark.full
 def test_many_held_out_rows_are_cut_at_their_quantiles(installation: Installation) -> None:
     arrays = {**rows(), "bins": np.arange(ROWS) >= 15}
     register(installation, arrays)
-    assert forests.published(installation) == expected(arrays=arrays)
+    assert uploaded.published(installation) == expected(arrays=arrays)
     erase(installation, "r20", "r2")
-    assert forests.published(installation) == expected(["r20", "r2"], arrays)
+    assert uploaded.published(installation) == expected(["r20", "r2"], arrays)
 
 
 def test_an_update_that_keeps_the_edges_of_an_erased_row_is_refuted(
@@ -152,11 +153,11 @@ def test_an_update_that_keeps_the_edges_of_an_erased_row_is_refuted(
     register(installation)
     with monkeypatch.context() as patch:
         patch.setattr(ForestFamily, "serves", lambda *_: True)
-        request = forests.submit(installation, "r62", "r3")
+        request = uploaded.submit(installation, "r62", "r3")
         installation.drain()
     assert "escalated" in networks.events(installation, request)
     assert shown(installation, request)["state"] == "certified"
-    assert forests.published(installation) == expected(["r62", "r3"])
+    assert uploaded.published(installation) == expected(["r62", "r3"])
 
 
 def test_a_state_with_edges_of_other_rows_is_not_believed(installation: Installation) -> None:
@@ -175,7 +176,7 @@ def test_a_state_with_edges_of_other_rows_is_not_believed(installation: Installa
         ).id
         session.commit()
     erase(installation, "r3")
-    assert forests.published(installation) == expected(["r3"])
+    assert uploaded.published(installation) == expected(["r3"])
 
 
 def test_a_row_that_is_said_to_be_held_out_by_another_certifies_nothing(
@@ -192,7 +193,7 @@ def test_a_row_that_is_said_to_be_held_out_by_another_certifies_nothing(
         subject = session.get_one(Subject, owner)
         services.features.rewrite(session, subject, block.encode(), len(block.records))
         session.commit()
-    request = forests.submit(installation, "r62")
+    request = uploaded.submit(installation, "r62")
     installation.drain()
     assert shown(installation, request)["state"] != "certified"
     with Session(services.engine) as session:
@@ -224,7 +225,7 @@ def test_a_forest_is_mended_with_the_edges_of_the_rows_that_are_left(
         assert (now["state"], now["failure"]) == ("quarantined", f"not mended: {LOST}")
     else:
         assert now["state"] == "ready"
-        assert forests.published(installation) == expected(["r62"])
+        assert uploaded.published(installation) == expected(["r62"])
 
 
 def test_a_person_who_is_only_held_out_leaves_the_bins_and_the_figures(
@@ -240,7 +241,7 @@ def test_a_person_who_is_only_held_out_leaves_the_bins_and_the_figures(
     installation.drain()
     path = f"/v1/cases/{case['ref']}"
     assert outcomes(installation.caller.operator("GET", path).json()) == {MODEL: "certified"}
-    assert forests.published(installation) == expected(["eves-row"], arrays)
+    assert uploaded.published(installation) == expected(["eves-row"], arrays)
     assert figure(installation)["rows"] == 29
     assert search(installation.settings, ["eves-row"]).leftovers == {}
     assert outcomes(opened(installation, EVE).json()) == {MODEL: "erased before"}
@@ -277,7 +278,7 @@ def test_no_row_of_the_bins_is_removed_without_a_request(installation: Installat
 
 def test_what_is_contributed_is_learned_and_changes_no_edge(installation: Installation) -> None:
     arrays = rows()
-    more = {name: array[:5] for name, array in forests.rows().items()}
+    more = {name: array[:5] for name, array in uploaded.rows().items()}
     more["records"] = np.array([f"n{i}" for i in range(5)])
     more["clients"], more["features"] = np.array(["c9"] * 5), more["features"] * 3
     register(installation, arrays)
@@ -290,9 +291,9 @@ def test_what_is_contributed_is_learned_and_changes_no_edge(installation: Instal
     installation.drain()
     more["bins"] = np.zeros(5, bool)
     both = {name: np.concatenate([arrays[name], more[name]]) for name in arrays}
-    assert forests.published(installation) == expected(arrays=both)
+    assert uploaded.published(installation) == expected(arrays=both)
     erase(installation, "n2", "r61")
-    assert forests.published(installation) == expected(["n2", "r61"], both)
+    assert uploaded.published(installation) == expected(["n2", "r61"], both)
 
 
 @pytest.mark.parametrize(
@@ -310,7 +311,7 @@ def test_what_is_contributed_is_learned_and_changes_no_edge(installation: Instal
 def test_an_unusable_mark_is_a_named_problem(
     installation: Installation, marks: Any, changes: dict[str, Any], words: str
 ) -> None:
-    arrays = forests.rows() if marks is None else {**forests.rows(), "bins": marks}
+    arrays = uploaded.rows() if marks is None else {**uploaded.rows(), "bins": marks}
     answer = forests.send(installation, arrays, **{"bins": "held-out", **changes})
     assert answer.status_code == 422, answer.text
     assert words in answer.text

@@ -1,6 +1,5 @@
 """Forests from a signed request to a certificate; the oracle fits a forest of its own."""
 
-import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,15 +12,21 @@ from lethe.estimators.forest.forest import Forest
 from lethe.estimators.forest.published import ForestConfig, PublishedForest
 from lethe.estimators.forest.tree import FEATURE, NONE
 from models import Artifact, ModelVersion
-from tests.installation import Installation
-from tests.small import Caller, pack
+from tests.installation import Installation, shown
+from tests.workers.jobs.families import uploaded
 from tests.workers.jobs.families.network import networks
-from tests.workers.jobs.families.test_recipe_family import refuted
-from tests.workers.jobs.leases.test_stalled import shown
+from tests.workers.jobs.families.uploaded import (
+    COLUMNS,
+    ROWS,
+    contribute,
+    published,
+    refuted,
+    rows,
+    submit,
+)
 from workers.families.forest.family import ForestFamily
 from workers.jobs import execute
 
-MODEL, ROWS, COLUMNS = "churn", 90, 4
 EDGES = [np.linspace(-2, 2, 20).tolist()] * COLUMNS
 OPTIONS = {"trees": 3, "depth": 6, "group": 2, "thresholds": 4, "seed": 9}
 
@@ -32,60 +37,22 @@ def database_url(sqlite_url: str) -> str:
     return sqlite_url
 
 
-def rows(numbers: bool = False) -> dict[str, Any]:
-    rng = np.random.default_rng(0)
-    features = rng.normal(size=(ROWS, COLUMNS))
-    labels: Any = (features[:, 0] > 0).astype(np.int64) + (features[:, 1] > 1)
-    if numbers:
-        labels = 2 * features[:, 0] + features[:, 1]
-    return {
-        "features": features,
-        "labels": labels,
-        "clients": np.array([f"c{i % 5}" for i in range(ROWS)]),
-        "records": np.array([f"r{i}" for i in range(ROWS)]),
-        "subjects": np.array([f"s{i % 30}" for i in range(ROWS)]),
-    }
-
-
 def send(installation: Installation, arrays: dict[str, Any], **changes: Any) -> Any:
     manifest = {
         "family": "forest",
-        "ref": MODEL,
         "classes": ["no", "maybe", "yes"],
         "edges": EDGES,
         "forest": OPTIONS,
         **changes,
     }
-    assert installation.caller.register_key().status_code in (200, 201)
-    return installation.caller.operator(
-        "POST",
-        "/v1/models",
-        files={"data": ("rows.npz", pack(arrays))},
-        data={"manifest": json.dumps(manifest)},
-    )
+    return uploaded.send(installation, manifest, arrays)
 
 
 def register(
     installation: Installation, arrays: dict[str, Any] | None = None, **changes: Any
 ) -> None:
     """Register a forest and fit it."""
-    answer = send(installation, arrays or rows(), **changes)
-    assert answer.status_code == 201, answer.text
-    installation.drain()
-
-
-def submit(installation: Installation, *records: str) -> str:
-    scope = {"level": "sample", "records": list(records)}
-    answer = installation.caller.erase(scope, fields={"model": MODEL})
-    assert answer.status_code == 202, answer.text
-    return str(answer.json()["id"])
-
-
-def published(installation: Installation) -> bytes:
-    path = f"/v1/models/{MODEL}/versions/current/artifact"
-    answer = installation.caller.operator("GET", path)
-    assert answer.status_code == 200
-    return bytes(answer.content)
+    uploaded.take(installation, send(installation, arrays or rows(), **changes))
 
 
 def oracle(arrays: dict[str, Any], gone: Sequence[str] = (), classes: int = 3) -> bytes:
@@ -138,14 +105,8 @@ def test_what_is_contributed_is_in_the_forest_and_leaves_it(installation: Instal
     arrays = rows()
     first = {name: values[:60] for name, values in arrays.items()}
     later = {name: values[60:] for name, values in arrays.items()}
-    later["clients"] = np.array(["c9"] * 30)
     register(installation, first)
-    client = Caller(installation.caller.http, installation.caller.token, keyid="c9")
-    client.register_key(role="client", client="c9")
-    path = f"/v1/models/{MODEL}/contributions"
-    sent = client.signed("POST", path, pack(later), content_type="application/x-npz")
-    assert sent.status_code == 202, sent.text
-    installation.drain()
+    contribute(installation, later)
     assert published(installation) == oracle(arrays)
     request = submit(installation, "r3", "r70")
     installation.drain()
@@ -228,7 +189,7 @@ def test_a_state_with_other_counts_is_refuted(
 
 def counted(forest: Forest) -> None:
     """Add to the counts of leaves, as if more rows were there."""
-    for tree in forest._trees:
+    for tree in forest.trees:
         tree.total[tree.node[:, FEATURE] == NONE, 0] += 40
 
 
@@ -256,7 +217,6 @@ def test_rows_are_learned_onto_no_state_of_others(
     arrays, start = rows(), 60 if gone is not None else ROWS - 1  # few rows leave most counts
     first = {name: values[:start] for name, values in arrays.items()}
     later = {name: values[start:] for name, values in arrays.items()}
-    later["clients"] = np.array(["c9"] * (ROWS - start))
     register(installation, first)
     with Session(installation.services.engine) as session:
         version = session.exec(select(ModelVersion)).one()
@@ -271,12 +231,7 @@ def test_rows_are_learned_onto_no_state_of_others(
         artifact = installation.services.artifacts.put(session, "state", other.seal())
         version.state_id = artifact.id
         session.commit()
-    client = Caller(installation.caller.http, installation.caller.token, keyid="c9")
-    client.register_key(role="client", client="c9")
-    path = f"/v1/models/{MODEL}/contributions"
-    sent = client.signed("POST", path, pack(later), content_type="application/x-npz")
-    assert sent.status_code == 202, sent.text
-    installation.drain()
+    contribute(installation, later)
     assert published(installation) == oracle(arrays)
 
 

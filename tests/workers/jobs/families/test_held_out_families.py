@@ -30,8 +30,8 @@ from tests.small import rows as small_rows
 from tests.workers.jobs.desk.test_cases import opened, outcomes
 from tests.workers.jobs.desk.test_people import EVE, write
 from tests.workers.jobs.families import test_vectors_family as indexes
-from tests.workers.jobs.families.test_recipe_family import rows as table
 from tests.workers.jobs.families.test_shards_family import FOREST
+from tests.workers.jobs.families.uploaded import rows as table
 from tests.workers.jobs.lineage.test_held_out import (
     HELD,
     artifact,

@@ -20,11 +20,20 @@ from sqlmodel import Session, select
 from app import steps
 from lethe.certificates.evidence import record_commitment
 from lethe.signing.keys import generate_key
-from models import Artifact, Model, Record, RequestEvent
-from tests.installation import Installation
+from models import Artifact, Model, Record
+from tests.installation import Installation, shown
 from tests.small import pack
+from tests.workers.jobs.families import uploaded
 from tests.workers.jobs.families.network import networks
-from tests.workers.jobs.leases.test_stalled import shown
+from tests.workers.jobs.families.uploaded import (
+    COLUMNS,
+    MODEL,
+    ROWS,
+    published,
+    refuted,
+    rows,
+    submit,
+)
 from workers.families.recipe import case as recipe_case
 from workers.families.recipe import rows as recipe_rows
 from workers.families.recipe import update as recipe_update
@@ -36,7 +45,6 @@ from workers.training.recipes.fit import fit as fit_here
 from workers.training.recipes.process import FitError, Limits
 from workers.training.recipes.recipe import Recipe
 
-MODEL, ROWS, COLUMNS = "churn", 90, 4
 FOREST = {
     "estimator": "sklearn.ensemble.RandomForestClassifier",
     "parameters": {"n_estimators": 4, "max_features": 1.0},
@@ -63,21 +71,6 @@ def fits(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return counted
 
 
-def rows(numbers: bool = False) -> dict[str, Any]:
-    rng = np.random.default_rng(0)
-    features = rng.normal(size=(ROWS, COLUMNS))
-    labels: Any = (features[:, 0] > 0).astype(np.int64) + (features[:, 1] > 1)
-    if numbers:
-        labels = 2 * features[:, 0] + features[:, 1]
-    return {
-        "features": features,
-        "labels": labels,
-        "clients": np.array([f"c{i % 5}" for i in range(ROWS)]),
-        "records": np.array([f"r{i}" for i in range(ROWS)]),
-        "subjects": np.array([f"s{i % 30}" for i in range(ROWS)]),
-    }
-
-
 def register(
     installation: Installation,
     recipe: dict[str, Any] = FOREST,
@@ -87,36 +80,12 @@ def register(
     """Register a recipe and fit it."""
     manifest = {
         "family": "recipe",
-        "ref": MODEL,
         "classes": ["no", "maybe", "yes"],
         "columns": COLUMNS,
         "recipe": recipe,
         **changes,
     }
-    assert installation.caller.register_key().status_code in (200, 201)
-    answer = installation.caller.operator(
-        "POST",
-        "/v1/models",
-        files={"data": ("rows.npz", pack(arrays or rows()))},
-        data={"manifest": json.dumps(manifest)},
-    )
-    assert answer.status_code == 201, answer.text
-    installation.drain()
-
-
-def submit(installation: Installation, *records: str, **fields: Any) -> str:
-    scope = {"level": "sample", "records": list(records)}
-    answer = installation.caller.erase(scope, fields={"model": MODEL, **fields})
-    assert answer.status_code == 202, answer.text
-    return str(answer.json()["id"])
-
-
-def published(installation: Installation) -> bytes:
-    number = networks.model(installation).current_version
-    path = f"/v1/models/{MODEL}/versions/{number}/artifact"
-    answer = installation.caller.operator("GET", path)
-    assert answer.status_code == 200
-    return bytes(answer.content)
+    uploaded.take(installation, uploaded.send(installation, manifest, arrays or rows()))
 
 
 def retained(
@@ -344,32 +313,15 @@ def test_what_cannot_be_fitted_is_refused_with_its_name(
 def test_what_is_no_registration(installation: Installation, changes: dict[str, Any]) -> None:
     manifest = {
         "family": "recipe",
-        "ref": MODEL,
         "classes": ["no", "maybe", "yes"],
         "columns": COLUMNS,
         "recipe": FOREST,
         **changes,
     }
-    answer = installation.caller.operator(
-        "POST",
-        "/v1/models",
-        files={"data": ("rows.npz", pack(rows()))},
-        data={"manifest": json.dumps(manifest)},
-    )
+    answer = uploaded.send(installation, manifest, rows())
     assert answer.status_code in (400, 422), answer.text
     with Session(installation.services.engine) as session:
         assert session.exec(select(Model)).first() is None
-
-
-def refuted(installation: Installation, request: str) -> str:
-    """Return the failed checks that the log's escalation names."""
-    events = networks.events(installation, request)
-    assert "escalated" in events, events
-    with Session(installation.services.engine) as session:
-        query = select(RequestEvent).where(RequestEvent.request_id == request)
-        rows = session.exec(query).all()
-    (found,) = [one for one in rows if one.event == "request.escalated"]
-    return str(found.payload["checks"])
 
 
 def test_a_refit_that_kept_a_record_is_refuted(

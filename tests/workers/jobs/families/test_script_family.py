@@ -13,17 +13,17 @@ from sqlmodel import Session, select
 
 from app import steps
 from models import Model
-from tests.installation import Installation
-from tests.small import pack
+from tests.installation import Installation, shown
+from tests.workers.jobs.families import uploaded
 from tests.workers.jobs.families.network import networks
-from tests.workers.jobs.families.test_recipe_family import (
+from tests.workers.jobs.families.test_recipe_family import retained
+from tests.workers.jobs.families.uploaded import (
+    COLUMNS,
     published,
     refuted,
-    retained,
     rows,
     submit,
 )
-from tests.workers.jobs.leases.test_stalled import shown
 from tests.workers.training.programs.small import NOISE, script
 from workers.judge.checks import guarded, result_of
 from workers.judge.refitted import DIFFERENCE, RerunClaim, check_difference
@@ -33,10 +33,8 @@ from workers.training.programs.program import OtherEnvironmentError
 from workers.training.recipes.fit import FitRows
 from workers.training.recipes.process import Limits
 
-MODEL, COLUMNS = "churn", 4
 MANIFEST = {
     "family": "script",
-    "ref": MODEL,
     "classes": ["no", "maybe", "yes"],
     "columns": COLUMNS,
 }
@@ -58,15 +56,7 @@ def register(
 ) -> None:
     """Register a program and run it."""
     manifest = {**MANIFEST, "script": document, **columns}
-    assert installation.caller.register_key().status_code in (200, 201)
-    answer = installation.caller.operator(
-        "POST",
-        "/v1/models",
-        files={"data": ("rows.npz", pack(arrays or rows()))},
-        data={"manifest": json.dumps(manifest)},
-    )
-    assert answer.status_code == 201, answer.text
-    installation.drain()
+    uploaded.take(installation, uploaded.send(installation, manifest, arrays or rows()))
 
 
 def weights_without(installation: Installation, *gone: str) -> Any:
@@ -347,13 +337,7 @@ def test_what_is_no_registration(installation: Installation) -> None:
         ({"more": 1}, "unknown field"),
     ):
         document = {**script(), **changes}
-        manifest = {**MANIFEST, "script": document}
-        answer = installation.caller.operator(
-            "POST",
-            "/v1/models",
-            files={"data": ("rows.npz", pack(rows()))},
-            data={"manifest": json.dumps(manifest)},
-        )
+        answer = uploaded.send(installation, {**MANIFEST, "script": document}, rows())
         assert answer.status_code in (400, 422), (changes, answer.text)
         assert field in answer.text, answer.text
     with Session(installation.services.engine) as session:

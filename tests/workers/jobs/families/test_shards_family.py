@@ -21,11 +21,19 @@ from sqlmodel import Session, select
 from lethe.certificates.evidence import record_commitment
 from lethe.signing.keys import generate_key
 from models import Artifact, Model, ModelVersion, Record, RequestEvent, Subject
-from tests.installation import Installation
-from tests.small import Caller, pack
+from tests.installation import Installation, shown
+from tests.workers.jobs.families import uploaded
 from tests.workers.jobs.families.network import networks
 from tests.workers.jobs.families.network.rechecking import download, rechecked
-from tests.workers.jobs.leases.test_stalled import shown
+from tests.workers.jobs.families.uploaded import (
+    CLASSES,
+    COLUMNS,
+    MODEL,
+    ROWS,
+    contribute,
+    rows,
+    submit,
+)
 from tests.workers.training.programs.small import script
 from workers.errors import RefusedError
 from workers.families.shards import rows as shard_rows
@@ -42,13 +50,12 @@ from workers.training.shards import container
 from workers.training.shards.container import ShardManifest, manifest_of
 from workers.training.shards.predict import ShardedModel
 
-MODEL, ROWS, COLUMNS, SHARDS = "churn", 90, 4, 4
+SHARDS = 4
 FOREST = {
     "estimator": "sklearn.ensemble.RandomForestClassifier",
     "parameters": {"n_estimators": 3},
     "seed": 5,
 }
-CLASSES = ["no", "maybe", "yes"]
 
 
 @pytest.fixture
@@ -72,62 +79,30 @@ def fits(monkeypatch: pytest.MonkeyPatch) -> list[list[int]]:
     return counted
 
 
-def rows() -> dict[str, Any]:
-    rng = np.random.default_rng(0)
-    features = rng.normal(size=(ROWS, COLUMNS))
-    labels = (features[:, 0] > 0).astype(np.int64) + (features[:, 1] > 1)
-    return {
-        "features": features,
-        "labels": labels,
-        "clients": np.array([f"c{i % 5}" for i in range(ROWS)]),
-        "records": np.array([f"r{i}" for i in range(ROWS)]),
-        "subjects": np.array([f"s{i % 30}" for i in range(ROWS)]),
-    }
-
-
 def send(installation: Installation, arrays: dict[str, Any], **changes: Any) -> Any:
     manifest = {
         "family": "shards",
-        "ref": MODEL,
         "classes": CLASSES,
         "columns": COLUMNS,
         "recipe": FOREST,
         "shards": {"count": SHARDS},
         **changes,
     }
-    assert installation.caller.register_key().status_code in (200, 201)
-    return installation.caller.operator(
-        "POST",
-        "/v1/models",
-        files={"data": ("rows.npz", pack(arrays))},
-        data={"manifest": json.dumps(manifest)},
-    )
+    return uploaded.send(installation, manifest, arrays)
 
 
 def register(
     installation: Installation, arrays: dict[str, Any] | None = None, **changes: Any
 ) -> None:
     """Register shards and fit them."""
-    answer = send(installation, arrays or rows(), **changes)
-    assert answer.status_code == 201, answer.text
-    installation.drain()
+    uploaded.take(installation, send(installation, arrays or rows(), **changes))
     found = networks.model(installation)
     assert found.state == "ready", found.failure
 
 
-def submit(installation: Installation, *records: str) -> str:
-    scope = {"level": "sample", "records": list(records)}
-    answer = installation.caller.erase(scope, fields={"model": MODEL})
-    assert answer.status_code == 202, answer.text
-    return str(answer.json()["id"])
-
-
 def published(installation: Installation) -> list[bytes]:
     """Return the shards' own files, as any safetensors reader finds them."""
-    path = f"/v1/models/{MODEL}/versions/current/artifact"
-    answer = installation.caller.operator("GET", path)
-    assert answer.status_code == 200
-    arrays = load(answer.content)
+    arrays = load(uploaded.published(installation))
     return [arrays[name].tobytes() for name in sorted(arrays)]
 
 
@@ -319,20 +294,26 @@ def test_an_erased_row_hidden_in_another_shard_is_refuted(
     installation: Installation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     register(installation)
-    arrays, honest = rows(), shards_update._result
+    arrays, held, honest = rows(), shard_rows.sharded, manifest_of
+    own: Any = ()
     recipe = decode(published(installation)[0]).recipe
     other = next(one for one in range(SHARDS) if one != of_subject(installation, 3))
 
-    def hides(job: Any, own: Any, files: Sequence[bytes], *more: Any) -> Any:
+    def remembers(*given: Any) -> Any:
+        nonlocal own
+        own = held(*given)
+        return own
+
+    def hides(aggregate: str, files: list[bytes], digests: Any) -> Any:
         table = own[other].table
         features = np.vstack([table.features, arrays["features"][3]])
         labels = np.append(table.labels, arrays["labels"][3])
-        changed = [*files]
-        changed[other] = fit_here(recipe, FitRows(features, labels), 1)
-        return honest(job, own, changed, *more)
+        files[other] = fit_here(recipe, FitRows(features, labels), 1)
+        return honest(aggregate, files, digests)
 
     with monkeypatch.context() as patch:
-        patch.setattr(shards_update, "_result", hides)
+        patch.setattr(shards_update, "sharded", remembers)
+        patch.setattr(shards_update, "manifest_of", hides)
         request = submit(installation, "r3")
         execute_one(installation)
     assert refuted_for(installation, request) == "8 untouched-shards"
@@ -417,13 +398,7 @@ def test_a_contribution_is_learned_by_the_shards_that_get_rows(
     register(installation, {name: values[kept] for name, values in arrays.items()})
     fits.clear()
     later = {name: values[late] for name, values in arrays.items()}
-    later["clients"] = np.array(["c9"] * len(late))
-    client = Caller(installation.caller.http, installation.caller.token, keyid="c9")
-    client.register_key(role="client", client="c9")
-    path = f"/v1/models/{MODEL}/contributions"
-    sent = client.signed("POST", path, pack(later), content_type="application/x-npz")
-    assert sent.status_code == 202, sent.text
-    installation.drain()
+    contribute(installation, later)
     assert [len(one) for one in fits] == [1]
     check_is(installation)
 

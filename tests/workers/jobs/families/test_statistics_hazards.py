@@ -17,10 +17,10 @@ from app.ledger.sequencer import Ledger
 from app.settings import Settings
 from lethe.signing.keys import generate_key
 from models import ErasureRequest, Record
-from tests.installation import Installation, install
+from tests.installation import Installation, head, install, predicate, state
 from tests.remote import NPZ, Remote
 from tests.small import MODEL, pack
-from tests.workers.jobs.families.test_statistics_model import erase, head, predicate, state
+from tests.workers.jobs.families.test_statistics_model import erase
 from tests.workers.jobs.test_batch import batching
 from workers.secure_sum.local import LocalRows
 

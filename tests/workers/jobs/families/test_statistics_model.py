@@ -6,11 +6,9 @@ import numpy as np
 import pytest
 from sqlmodel import Session, select
 
-from lethe.certificates.bundle import parse_bundle
-from lethe.certificates.statement import Predicate, parse_statement
 from models import Certificate, ErasureRequest, FeatureBlock, Release
 from models.database.types import utcnow
-from tests.installation import Installation
+from tests.installation import Installation, head, predicate, state
 from tests.remote import Remote
 from tests.small import MODEL
 
@@ -19,24 +17,6 @@ from tests.small import MODEL
 def remote(installation: Installation, contributed: Remote) -> Remote:
     """Five clients, whose statistics are learned."""
     return contributed.at(installation)
-
-
-def head(installation: Installation) -> bytes:
-    model = installation.caller.operator("GET", f"/v1/models/{MODEL}").json()
-    number = model["current_version"]
-    path = f"/v1/models/{MODEL}/versions/{number}/artifact"
-    return installation.caller.operator("GET", path).content
-
-
-def state(installation: Installation, request_id: str) -> str:
-    shown: str = installation.caller.http.get(f"/v1/requests/{request_id}").json()["state"]
-    return shown
-
-
-def predicate(installation: Installation, request_id: str) -> Predicate:
-    bundle = installation.caller.http.get(f"/v1/requests/{request_id}/certificate")
-    assert bundle.status_code == 200, bundle.text
-    return parse_statement(parse_bundle(bundle.content).dsse_envelope.payload).predicate
 
 
 def erase(installation: Installation, scope: dict[str, Any]) -> str:

@@ -5,7 +5,6 @@ and the estimators that unlearn without a server, byte for byte.
 """
 
 import dataclasses
-import json
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -25,16 +24,21 @@ from lethe.estimators.sums.published import PublishedSums, read_published
 from lethe.estimators.sums.ridge import RidgeSums
 from lethe.estimators.sums.sealed import of_nothing, open_sums, seal
 from models import Artifact, Model, ModelVersion, Subject
-from tests.installation import Installation
-from tests.small import Caller, pack
+from tests.installation import Installation, shown
+from tests.workers.jobs.families import uploaded
 from tests.workers.jobs.families.network import networks
-from tests.workers.jobs.families.test_recipe_family import refuted
-from tests.workers.jobs.leases.test_stalled import shown
+from tests.workers.jobs.families.uploaded import (
+    contribute,
+    owners,
+    published,
+    refuted,
+    submit,
+)
 from workers.families.recipe.rows import decode_block
 from workers.families.sums.family import SumsFamily, config_of
 from workers.jobs import execute
 
-MODEL, ROWS, COLUMNS = "churn", 60, 4
+ROWS, COLUMNS = 60, 4
 CLASSES = ["maybe", "no", "yes"]
 GONE = ("r3", "r40")
 
@@ -54,9 +58,7 @@ def rows(*, numbers: bool = False, weighted: bool = False) -> dict[str, Any]:
     found = {
         "features": features,
         "labels": labels,
-        "clients": np.array([f"c{i % 5}" for i in range(ROWS)]),
-        "records": np.array([f"r{i}" for i in range(ROWS)]),
-        "subjects": np.array([f"s{i % 20}" for i in range(ROWS)]),
+        **owners(ROWS, subjects=20),
     }
     return found | ({"weights": rng.integers(0, 64, ROWS) / 16} if weighted else {})
 
@@ -64,41 +66,18 @@ def rows(*, numbers: bool = False, weighted: bool = False) -> dict[str, Any]:
 def send(installation: Installation, arrays: dict[str, Any], **changes: Any) -> Any:
     manifest = {
         "family": "sums",
-        "ref": MODEL,
         "classes": CLASSES,
         "columns": COLUMNS,
         "sums": {"estimator": "gaussian-nb"},
         **changes,
     }
-    assert installation.caller.register_key().status_code in (200, 201)
-    return installation.caller.operator(
-        "POST",
-        "/v1/models",
-        files={"data": ("rows.npz", pack(arrays))},
-        data={"manifest": json.dumps(manifest)},
-    )
+    return uploaded.send(installation, manifest, arrays)
 
 
 def register(
     installation: Installation, arrays: dict[str, Any] | None = None, **changes: Any
 ) -> None:
-    answer = send(installation, arrays or rows(), **changes)
-    assert answer.status_code == 201, answer.text
-    installation.drain()
-
-
-def submit(installation: Installation, *records: str) -> str:
-    scope = {"level": "sample", "records": list(records)}
-    answer = installation.caller.erase(scope, fields={"model": MODEL})
-    assert answer.status_code == 202, answer.text
-    return str(answer.json()["id"])
-
-
-def published(installation: Installation) -> bytes:
-    path = f"/v1/models/{MODEL}/versions/current/artifact"
-    answer = installation.caller.operator("GET", path)
-    assert answer.status_code == 200
-    return bytes(answer.content)
+    uploaded.take(installation, send(installation, arrays or rows(), **changes))
 
 
 def kept(arrays: dict[str, Any], gone: Sequence[str]) -> tuple[Any, Any, Any]:
@@ -171,16 +150,6 @@ def test_what_is_contributed_is_in_the_sums_and_leaves_them(
     assert shown(installation, request)["state"] == "certified"
     oracle = refitted(ExactGaussianNB(classes=CLASSES), arrays, ["r3", "r50"])
     assert published(installation) == oracle
-
-
-def contribute(installation: Installation, later: dict[str, Any]) -> None:
-    later["clients"] = np.array(["c9"] * len(later["clients"]))
-    client = Caller(installation.caller.http, installation.caller.token, keyid="c9")
-    client.register_key(role="client", client="c9")
-    path = f"/v1/models/{MODEL}/contributions"
-    sent = client.signed("POST", path, pack(later), content_type="application/x-npz")
-    assert sent.status_code == 202, sent.text
-    installation.drain()
 
 
 @pytest.mark.parametrize("kind", ["ridge-regressor", "gaussian-nb"])

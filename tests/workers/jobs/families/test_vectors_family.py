@@ -1,7 +1,6 @@
 """Vector indexes from a signed request to a certificate; the oracle builds with FAISS alone."""
 
 import base64
-import json
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -14,12 +13,11 @@ from click.testing import CliRunner
 from sqlmodel import Session, select
 
 from lethe.certificates.evidence import record_commitment
-from lethe.client import Client
 from models import Artifact, ModelVersion, Record, RequestEvent
-from tests.installation import Installation
-from tests.small import Caller, pack
+from tests.installation import Installation, shown
+from tests.workers.jobs.families import uploaded
 from tests.workers.jobs.families.network import networks
-from tests.workers.jobs.leases.test_stalled import shown
+from tests.workers.jobs.families.uploaded import MODEL, contribute, owners, published, submit
 from workers.cli.models import command as cli
 from workers.families import base
 from workers.families.vectors import update
@@ -31,7 +29,7 @@ from workers.training.vectors.build import drop as honest_drop
 from workers.training.vectors.index import VectorIndex
 
 library: Any = faiss  # its types are those of another version
-MODEL, ROWS, COLUMNS = "passages", 90, 8
+ROWS, COLUMNS = 90, 8
 CENTROIDS = np.random.default_rng(9).normal(size=(5, COLUMNS)).astype(np.float32)
 KINDS: dict[str, dict[str, Any]] = {
     "flat": {"index": "flat"},
@@ -56,9 +54,8 @@ def rows() -> dict[str, Any]:
     vectors = np.random.default_rng(0).normal(size=(ROWS, COLUMNS)).astype(np.float32)
     return {
         "features": vectors,
-        "clients": np.array([f"c{i % 5}" for i in range(ROWS)]),
+        **owners(ROWS),
         "records": np.array([f"passage-{i:03d}" for i in range(ROWS)]),
-        "subjects": np.array([f"s{i % 30}" for i in range(ROWS)]),
     }
 
 
@@ -70,41 +67,18 @@ def send(
 ) -> Any:
     manifest = {
         "family": "vectors",
-        "ref": MODEL,
         "columns": COLUMNS,
         "vectors": options,
         **changes,
     }
-    assert installation.caller.register_key().status_code in (200, 201)
-    return installation.caller.operator(
-        "POST",
-        "/v1/models",
-        files={"data": ("rows.npz", pack(arrays))},
-        data={"manifest": json.dumps(manifest)},
-    )
+    return uploaded.send(installation, manifest, arrays)
 
 
 def register(
     installation: Installation, kind: str = "flat", arrays: dict[str, Any] | None = None
 ) -> None:
     """Register an index and build it."""
-    answer = send(installation, arrays or rows(), KINDS[kind])
-    assert answer.status_code == 201, answer.text
-    installation.drain()
-
-
-def submit(installation: Installation, *records: str) -> str:
-    scope = {"level": "sample", "records": list(records)}
-    answer = installation.caller.erase(scope, fields={"model": MODEL})
-    assert answer.status_code == 202, answer.text
-    return str(answer.json()["id"])
-
-
-def published(installation: Installation) -> bytes:
-    path = f"/v1/models/{MODEL}/versions/current/artifact"
-    answer = installation.caller.operator("GET", path)
-    assert answer.status_code == 200
-    return bytes(answer.content)
+    uploaded.take(installation, send(installation, arrays or rows(), KINDS[kind]))
 
 
 def exported(installation: Installation) -> tuple[bytes, list[str]]:
@@ -172,14 +146,8 @@ def test_an_erasure_gives_the_index_of_the_rest(installation: Installation, kind
 def test_what_is_contributed_is_in_the_index_and_leaves_it(installation: Installation) -> None:
     arrays = rows()
     later = {name: values[60:] for name, values in arrays.items()}
-    later["clients"] = np.array(["c9"] * 30)
     register(installation, "ivf", {name: values[:60] for name, values in arrays.items()})
-    client = Caller(installation.caller.http, installation.caller.token, keyid="c9")
-    client.register_key(role="client", client="c9")
-    path = f"/v1/models/{MODEL}/contributions"
-    sent = client.signed("POST", path, pack(later), content_type="application/x-npz")
-    assert sent.status_code == 202, sent.text
-    installation.drain()
+    contribute(installation, later)
     check_rest(installation, "ivf")
     gone = ["passage-003", "passage-070"]
     request = submit(installation, *gone)
@@ -350,10 +318,7 @@ def test_a_download_for_faiss_has_its_id_table(
     installation: Installation, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     register(installation)
-    caller = installation.caller
-    transport = caller.http._transport
-    client = Client("http://testserver", token=caller.token, transport=transport)
-    monkeypatch.setattr("workers.cli.service.connect", lambda url: client)
+    monkeypatch.setattr("workers.cli.service.connect", lambda url: installation.client())
     out = tmp_path / "index.faiss"
     words = ["download", "--url", "http://x", MODEL, "--format", "faiss", "--out", str(out)]
     answer = CliRunner().invoke(cli.model, words)

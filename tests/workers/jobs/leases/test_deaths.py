@@ -15,15 +15,14 @@ from app.purge import retention
 from app.steps import PlantedFaultError
 from models import Contribution, Job, Model
 from models.database.types import clock, utcnow
-from tests.installation import Installation
+from tests.installation import Installation, shown
 from tests.small import MODEL, Caller, pack, rows
 from tests.workers.jobs.attempts.test_decisions import decide, history
-from tests.workers.jobs.leases.test_stalled import shown
 from tests.workers.jobs.method_audits import audits
 from tests.workers.secure_sum.client.federation import Masked
 from workers.families.network import attempt as network_attempt
 from workers.families.network import audited
-from workers.families.network.reference_models import _Clock
+from workers.families.network.reference_models import TrainingClock
 from workers.jobs.leased import leased
 from workers.leases.lease import JobContext
 from workers.method_audits import run as audit
@@ -266,5 +265,5 @@ def test_what_is_late_is_so_by_the_databases_clock(
     with ready.services.reading() as session:
         model = session.get_one(Model, lease.model_id)
     context = JobContext(ready.services, lease, model)
-    assert network_attempt._forbidden(context) is None
-    _Clock(context).check(1)
+    assert network_attempt.why_not(context) is None
+    TrainingClock(context).check(1)

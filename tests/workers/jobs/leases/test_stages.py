@@ -22,7 +22,7 @@ from models import (
     Subject,
 )
 from models.database.types import utcnow
-from tests.installation import Installation
+from tests.installation import Installation, state
 from tests.small import CLIENTS, MODEL, ROWS, Caller, pack, rows
 from workers import provenance
 from workers.errors import RefusedError
@@ -37,10 +37,6 @@ from workers.jobs import (
 from workers.jobs.leased import leased
 from workers.leases.lease import LeaseLostError, advance
 from workers.methods.ridge.ridge_exact import METHOD
-
-
-def state(installation: Installation, request_id: str) -> str:
-    return str(installation.caller.http.get(f"/v1/requests/{request_id}").json()["state"])
 
 
 def jobs(installation: Installation) -> list[Job]:
@@ -96,7 +92,7 @@ def test_a_certificate_names_the_code_that_executed_whichever_worker_signs_it(
     verify.run(ready.services, job)
     # An upgrade: the next worker has another version, on another machine.
     monkeypatch.setattr(provenance, "SHARED", ())
-    monkeypatch.setattr(provenance, "_versions", lambda: {"lethe": "another"})
+    monkeypatch.setattr(provenance, "versions", lambda: {"lethe": "another"})
     provenance.code_digest.cache_clear()
     try:
         assert provenance.code_digest(*FAMILY.rooms) != own[0]

@@ -12,7 +12,7 @@ from app.settings import Settings
 from lethe.errors import LetheError
 from models import ErasureRequest, Job, RequestEvent
 from models.database.types import utcnow
-from tests.installation import Installation, install
+from tests.installation import Installation, install, shown
 from tests.small import MODEL
 from tests.workers.jobs.attempts.test_decisions import decide, history
 from tests.workers.jobs.families.network import networks
@@ -54,11 +54,6 @@ def soon_due(at: Installation, days: int = 5) -> None:
         for request in session.exec(select(ErasureRequest)):
             request.due_at = utcnow() + timedelta(days=days)
         session.commit()
-
-
-def shown(at: Installation, request: str) -> dict[str, Any]:
-    found: dict[str, Any] = at.caller.http.get(f"/v1/requests/{request}").json()
-    return found
 
 
 def waiting(at: Installation, *records: str) -> str:

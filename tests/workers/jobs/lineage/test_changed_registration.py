@@ -12,12 +12,11 @@ from app.settings import Settings
 from lethe.signing.keys import PrivateKey
 from models import Contribution, Model
 from tests import small
-from tests.installation import Installation, install
-from tests.workers.jobs.attempts.test_decisions import decide, history, state
+from tests.installation import Installation, install, shown, state
+from tests.workers.jobs.attempts.test_decisions import decide, history
 from tests.workers.jobs.cases.test_dishonest_provider import nothing_done
 from tests.workers.jobs.families.network import logistic, networks
 from tests.workers.jobs.families.network.test_network_certified_hazards import one_ulp
-from tests.workers.jobs.leases.test_stalled import shown
 from tests.workers.jobs.lineage.changed_rows import (
     ACCEPTED,
     Change,

@@ -16,11 +16,11 @@ from app.reconcile.fsck.vault import UNNAMED, fsck_vault, naming
 from lethe.signing.keys import generate_key
 from models import Artifact, Contribution, ModelVersion
 from models.database.types import METADATA
-from tests.installation import Installation
+from tests.installation import Installation, shown
 from tests.small import pack
 from tests.workers.jobs.families.network import networks
-from tests.workers.jobs.families.test_vectors_family import COLUMNS, MODEL, register, submit
-from tests.workers.jobs.leases.test_stalled import shown
+from tests.workers.jobs.families.test_vectors_family import COLUMNS, register
+from tests.workers.jobs.families.uploaded import MODEL, submit
 from workers.lineage.versions import OTHER_FILES
 
 

@@ -21,10 +21,11 @@ from models import LogEntry, Model, ModelVersion, Record, Subject
 from tests import small_network
 from tests.installation import Installation
 from tests.lethe.certificates.tree_oracle import oracle_root
-from tests.small import MODEL, Caller, pack, rows
-from tests.workers.jobs.families import test_sums_family
+from tests.small import MODEL, rows
+from tests.workers.jobs.families import test_sums_family, uploaded
 from tests.workers.jobs.families.network import networks
 from tests.workers.jobs.lineage.changed_rows import uncompared
+from tests.workers.jobs.lineage.histories import contribute, outcome
 from workers.arrays import Rows
 from workers.families.ridge import (
     family as ridge_family,
@@ -129,14 +130,6 @@ def a_second_entry_of_the_same_head(at: Installation) -> None:
         session.commit()
 
 
-def outcome(at: Installation, *records: str) -> tuple[str, str]:
-    """Erase records; return the request's state and the reason."""
-    request = at.caller.erase_records(*records).json()["id"]
-    at.drain()
-    shown = at.caller.http.get(f"/v1/requests/{request}").json()
-    return shown["state"], shown.get("reason") or ""
-
-
 def certified(at: Installation, *records: str) -> Predicate:
     request = at.caller.erase_records(*records).json()["id"]
     at.drain()
@@ -144,16 +137,6 @@ def certified(at: Installation, *records: str) -> Predicate:
     assert shown["state"] == "certified", shown
     bundle = at.caller.http.get(shown["certificate"]).content
     return parse_statement(parse_bundle(bundle).dsse_envelope.payload).predicate
-
-
-def contribute(at: Installation, seed: int) -> None:
-    client = Caller(at.caller.http, at.caller.token, keyid=f"client{seed}")
-    client.register_key(role="client")
-    more = pack(rows(seed=seed, count=2, first=100 * seed))
-    path = f"/v1/models/{MODEL}/contributions"
-    sent = client.signed("POST", path, more, content_type="application/x-npz")
-    assert sent.status_code == 202, sent.text
-    at.drain()
 
 
 def logged(at: Installation) -> list[Leaf]:
@@ -313,7 +296,7 @@ def ridge(at: Installation) -> str:
 
 def sums(at: Installation) -> str:
     test_sums_family.register(at, two_subjects(test_sums_family.rows()))
-    return test_sums_family.MODEL
+    return uploaded.MODEL
 
 
 def network(at: Installation) -> str:

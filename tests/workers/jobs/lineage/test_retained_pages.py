@@ -12,8 +12,8 @@ from app.reconcile.fsck.run import fsck
 from app.retained_pages import RetainedSet, encode_page, leaves
 from models import Certificate, Contribution, Model, ModelVersion, Record, RetainedPage
 from tests.installation import Installation
-from tests.small import MODEL, Caller, pack, rows
 from tests.workers.jobs.attempts.test_decisions import decide
+from tests.workers.jobs.lineage.histories import contribute, outcome
 from workers.lineage import chain
 from workers.lineage.chain import STORED
 
@@ -55,29 +55,11 @@ def check(at: Installation) -> None:
 on_sqlite = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 
 
-def contribute(at: Installation, seed: int, count: int) -> None:
-    client = Caller(at.caller.http, at.caller.token, keyid=f"client{seed}")
-    client.register_key(role="client")
-    more = pack(rows(seed=seed, count=count, first=100 * seed))
-    path = f"/v1/models/{MODEL}/contributions"
-    sent = client.signed("POST", path, more, content_type="application/x-npz")
-    assert sent.status_code == 202, sent.text
-    at.drain()
-
-
-def erase(at: Installation, *records: str) -> tuple[str, str]:
-    """Erase records; return the request's state and the reason."""
-    request = at.caller.erase_records(*records).json()["id"]
-    at.drain()
-    shown = at.caller.http.get(f"/v1/requests/{request}").json()
-    return shown["state"], shown.get("reason") or ""
-
-
 def test_any_history_leaves_the_pages_of_the_set(ready: Installation) -> None:
     check(ready)
     assert stored(ready)
     for seed in range(1, 4):
-        assert erase(ready, f"r{seed}", f"r{seed + 10}")[0] == "certified"
+        assert outcome(ready, f"r{seed}", f"r{seed + 10}")[0] == "certified"
         check(ready)
         contribute(ready, seed, 2 + 10 * seed)
         check(ready)
@@ -93,9 +75,9 @@ def test_what_is_read_at_once_and_in_parts_comes_to_the_same(
     ready: Installation, monkeypatch: pytest.MonkeyPatch, share: int
 ) -> None:
     monkeypatch.setattr(chain, "SHARE", share)
-    assert erase(ready, "r1", "r6")[0] == "certified"
+    assert outcome(ready, "r1", "r6")[0] == "certified"
     contribute(ready, 1, 7)
-    assert erase(ready, "r2")[0] == "certified"
+    assert outcome(ready, "r2")[0] == "certified"
     check(ready)
 
 
@@ -156,7 +138,7 @@ def test_nothing_is_published_on_a_planted_page(ready: Installation, name: str) 
     plant(ready, PLANTED[name])
     kept = stored(ready)
     assert {finding.check for finding in fsck(ready.services.ledger).findings} == {"pages"}
-    assert erase(ready, "r1") == ("needs-decision", STORED)
+    assert outcome(ready, "r1") == ("needs-decision", STORED)
     with Session(ready.services.engine) as session:
         assert not session.exec(select(Certificate)).all()
         assert len(session.exec(select(ModelVersion)).all()) == 1
@@ -184,7 +166,7 @@ def test_a_record_that_was_changed_is_refused_with_its_part(ready: Installation)
         beside.commitment = own[:31] + bytes([own[31] ^ 1])
         session.add(beside)
         session.commit()
-    assert erase(ready, "r1") == ("needs-decision", STORED)
+    assert outcome(ready, "r1") == ("needs-decision", STORED)
 
 
 @on_sqlite
@@ -195,7 +177,7 @@ def test_a_missing_page_is_named_and_costs_time_only(ready: Installation) -> Non
             session.delete(page)
         session.commit()
     assert {finding.check for finding in fsck(ready.services.ledger).findings} == {"pages"}
-    assert erase(ready, "r1")[0] == "certified"
+    assert outcome(ready, "r1")[0] == "certified"
     check(ready)
 
 
@@ -215,7 +197,7 @@ def test_a_part_under_another_byte_is_named_and_changes_no_root(ready: Installat
         session.add(page)
         session.commit()
     assert {finding.check for finding in fsck(ready.services.ledger).findings} == {"pages"}
-    assert erase(ready, "r1")[0] == "certified"
+    assert outcome(ready, "r1")[0] == "certified"
     with Session(ready.services.engine) as session:
         version = session.exec(select(ModelVersion).where(ModelVersion.number == 2)).one()
         anew = RetainedSet.of(leaves(session, version.model_id))

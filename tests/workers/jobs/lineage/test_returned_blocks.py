@@ -11,14 +11,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from sqlalchemy import text
 from sqlmodel import Session, select
 
 from app import steps
 from lethe.signing.keys import generate_key
 from models import Contribution, Model
 from tests import small, small_network
-from tests.installation import Installation
+from tests.installation import Installation, shown
 from tests.small import pack
 from tests.workers.jobs.attempts.test_mend import ask
 from tests.workers.jobs.attempts.test_refuted_groups import fits_here
@@ -28,9 +27,10 @@ from tests.workers.jobs.families import (
     test_shards_family,
     test_sums_family,
     test_vectors_family,
+    uploaded,
 )
 from tests.workers.jobs.families.network import networks
-from tests.workers.jobs.leases.test_stalled import shown
+from tests.workers.jobs.lineage.test_kept_files import write
 from workers.families.network import update as network_update
 from workers.families.network.data.rows import Held, assemble
 from workers.lineage.logged import OTHER_ROWS, RENAMED
@@ -56,26 +56,20 @@ def database_url(sqlite_url: str) -> str:
     return sqlite_url
 
 
-def write(installation: Installation, statements: list[str]) -> None:
-    with installation.services.engine.begin() as connection:
-        for statement in statements:
-            connection.execute(text(statement))
-
-
 def part(arrays: dict[str, Any], own: slice) -> dict[str, Any]:
     return {name: array[own] for name, array in arrays.items()}
 
 
 def recipe(installation: Installation) -> tuple[str, dict[str, Any]]:
-    arrays = test_recipe_family.rows()
+    arrays = uploaded.rows()
     test_recipe_family.register(installation, arrays=part(arrays, slice(60)))
-    return test_recipe_family.MODEL, part(arrays, slice(60, None))
+    return uploaded.MODEL, part(arrays, slice(60, None))
 
 
 def sums(installation: Installation) -> tuple[str, dict[str, Any]]:
     arrays = test_sums_family.rows()
     test_sums_family.register(installation, part(arrays, slice(40)))
-    return test_sums_family.MODEL, part(arrays, slice(40, None))
+    return uploaded.MODEL, part(arrays, slice(40, None))
 
 
 def network(installation: Installation) -> tuple[str, dict[str, Any]]:
@@ -111,14 +105,14 @@ def test_a_contribution_learns_no_row_that_was_erased(
     begin: Callable[[Installation], tuple[str, dict[str, Any]]],
 ) -> None:
     model, more = begin(installation)
-    write(installation, COPY)
+    write(installation, *COPY)
     scope = {"level": "sample", "records": ["r1"]}
     fields = {"model": model} | ({"method": "retrain"} if begin is network else {})
     request = installation.caller.erase(scope, fields=fields).json()["id"]
     installation.drain()
     assert networks.request(installation, request).state == "certified"
     assert len(networks.versions(installation)) == 2
-    write(installation, PUT_BACK)
+    write(installation, *PUT_BACK)
     refused(installation, model, more)
     assert len(networks.versions(installation)) == 2
 
@@ -152,13 +146,13 @@ def test_nothing_is_learned_onto_a_version_from_before_an_erasure(
     """Rows, blocks, keys and version of before, which have the digests of that version."""
     model, more = begin(installation)
     kept = ("subjects", *RESTORED)
-    write(installation, [f"CREATE TABLE kept_{one} AS SELECT * FROM {one}" for one in kept])
+    write(installation, *(f"CREATE TABLE kept_{one} AS SELECT * FROM {one}" for one in kept))
     scope = {"level": "sample", "records": ["r1"]}
     fields = {"model": model} | ({"method": "retrain"} if begin is network else {})
     request = installation.caller.erase(scope, fields=fields).json()["id"]
     installation.drain()
     assert networks.request(installation, request).state == "certified"
-    write(installation, [*SET_BACK, f"UPDATE models SET current_version = {number}"])
+    write(installation, *SET_BACK, f"UPDATE models SET current_version = {number}")
     refused(installation, model, more, RENAMED)
     assert len(networks.versions(installation)) == 2
 
@@ -212,8 +206,8 @@ def added_back(at: Installation, family: Any) -> dict[str, Any]:
     """Erase row 3, and add its record back with other contents, of another subject."""
     family.register(at)
     arrays = part(family.rows(), slice(3, 4))
-    write(at, COPY)
-    request = family.submit(at, str(arrays["records"][0]))
+    write(at, *COPY)
+    request = uploaded.submit(at, str(arrays["records"][0]))
     at.drain()
     assert shown(at, request)["state"] == "certified"
     fresh = {**part(family.rows(), slice(8, 9)), "records": arrays["records"]}
@@ -255,7 +249,7 @@ def test_no_version_is_made_of_two_rows_of_one_record(
     """An old block of an erased record, beside the one added back: one digest."""
     at = installation
     fresh = added_back(at, family)
-    write(at, PLANT)
+    write(at, *PLANT)
     more = {**fresh, "records": np.array(["new"])}
     learned = send(at, more).failure
     put(at, "quarantined")
@@ -263,7 +257,7 @@ def test_no_version_is_made_of_two_rows_of_one_record(
     at.drain()
     mended = networks.model(at).failure
     put(at, "ready")
-    request = family.submit(at, str(family.rows()["records"][11]))
+    request = uploaded.submit(at, str(family.rows()["records"][11]))
     at.drain()
     forgotten = shown(at, request)
     assert (learned, mended) == (OTHER_ROWS, f"not mended: {OTHER_ROWS}")
@@ -275,13 +269,13 @@ def test_two_rows_of_one_record_are_refuted(installation: Installation) -> None:
     """Planted after the execution: the judge finds a row too many, and nothing is refitted."""
     at, family = installation, test_recipe_family
     added_back(at, family)
-    request = family.submit(at, "r11")
-    steps.install(lambda step: write(at, PLANT) if step == "verify.leased" else None)
+    request = uploaded.submit(at, "r11")
+    steps.install(lambda step: write(at, *PLANT) if step == "verify.leased" else None)
     try:
         at.drain()
     finally:
         steps.install(None)
-    assert "retained-set" in family.refuted(at, request)
+    assert "retained-set" in uploaded.refuted(at, request)
     found = shown(at, request)
     assert (found["state"], found["reason"]) == ("needs-decision", OTHER_ROWS)
 
@@ -296,11 +290,9 @@ def test_a_contribution_is_added_to_no_sums_of_another_model(
     installation.drain()
     write(
         installation,
-        [
-            "UPDATE model_versions SET state_id = (SELECT v.state_id FROM model_versions v JOIN "
-            "models m ON m.id = v.model_id WHERE m.ref = 'other') WHERE model_id = "
-            "(SELECT id FROM models WHERE ref = 'small')"
-        ],
+        "UPDATE model_versions SET state_id = (SELECT v.state_id FROM model_versions v JOIN "
+        "models m ON m.id = v.model_id WHERE m.ref = 'other') WHERE model_id = "
+        "(SELECT id FROM models WHERE ref = 'small')",
     )
     feeder = replace(installation.caller, keyid="feeder", key=generate_key("ed25519"))
     assert feeder.register_key(role="client", client="c3").status_code == 201

@@ -178,3 +178,10 @@ def age(installation: Installation, audit_id: str, by: timedelta) -> None:
             assert pair.lease_until is not None
             pair.lease_until -= by
         session.commit()
+
+
+def cited(ready: Installation, record: str = "r0") -> dict[str, str]:
+    """Erase a record, and return the audit parameters of its certificate."""
+    request_id = networks.erase(ready, networks.some(record), method="retrain")
+    parameters = networks.statement(ready, request_id).predicate.method.parameters
+    return {name: value for name, value in parameters.items() if name[:5] == "audit"}

@@ -25,6 +25,7 @@ from tests.workers.jobs.attempts import ladders
 from tests.workers.jobs.attempts.planted import plant
 from tests.workers.jobs.families.network import networks
 from tests.workers.jobs.method_audits import audits
+from tests.workers.jobs.method_audits.audits import cited
 from workers.jobs import publish
 from workers.method_audits import (
     citation as audit_citation,
@@ -60,13 +61,6 @@ def audited(ready: Installation, *methods: str) -> list[str]:
         found.append(audits.start(ready, method=method))
         ready.drain()
     return found
-
-
-def cited(ready: Installation, record: str) -> dict[str, str]:
-    """Erase a record, and return the audit parameters of its certificate."""
-    request_id = networks.erase(ready, networks.some(record), method="retrain")
-    parameters = networks.statement(ready, request_id).predicate.method.parameters
-    return {name: value for name, value in parameters.items() if name[:5] == "audit"}
 
 
 def newest(ready: Installation) -> Certificate:

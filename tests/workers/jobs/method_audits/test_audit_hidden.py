@@ -8,8 +8,8 @@ from sqlalchemy import text
 
 from app.reconcile.fsck.run import fsck
 from tests.installation import Installation
-from tests.workers.jobs.families.network import networks
 from tests.workers.jobs.method_audits import audits
+from tests.workers.jobs.method_audits.audits import cited
 from workers.audit_pairs.pair import Pair
 
 
@@ -43,13 +43,6 @@ def write(ready: Installation, *statements: str) -> None:
     with ready.services.engine.begin() as connection:
         for statement in statements:
             connection.execute(text(statement))
-
-
-def cited(ready: Installation, record: str = "r0") -> dict[str, str]:
-    """Erase a record, and return the audit parameters of its certificate."""
-    request_id = networks.erase(ready, networks.some(record), method="retrain")
-    parameters = networks.statement(ready, request_id).predicate.method.parameters
-    return {name: value for name, value in parameters.items() if name[:5] == "audit"}
 
 
 def found(ready: Installation) -> set[str]:

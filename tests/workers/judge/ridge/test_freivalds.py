@@ -6,7 +6,6 @@ from collections.abc import Iterable
 from dataclasses import replace
 from fractions import Fraction
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 import pytest
@@ -15,6 +14,7 @@ from hypothesis import strategies as st
 
 from tests.workers.methods.ridge.oracle import only, python_gram, random_rows
 from workers.arrays import IntMatrix, Rows
+from workers.judge.ridge import freivalds
 from workers.judge.ridge.claim import ClaimedStatistics
 from workers.judge.ridge.freivalds import (
     GAPS,
@@ -25,10 +25,10 @@ from workers.judge.ridge.freivalds import (
     SUFFICIENT,
     Answering,
     Challenge,
-    _joined,
     answer_of_claim,
     draw,
     error_probability,
+    joined,
     suffices,
 )
 
@@ -215,7 +215,7 @@ def test_limbs_are_joined_modulo_each_prime(extreme: int) -> None:
         ]
         for row in sums
     ]
-    assert _joined(sums, np.array(GAPS)).tolist() == want
+    assert joined(sums, np.array(GAPS)).tolist() == want
 
 
 @pytest.mark.parametrize("cuts", [(1, 7, 7), (GROUP, GROUP + 1), (3 * GROUP,), ()])
@@ -231,17 +231,11 @@ def test_few_groups_of_rows_wait_at_once(monkeypatch: pytest.MonkeyPatch) -> Non
     """Memory does not grow with the rows, however fast they are read."""
     rows = random_rows(np.random.default_rng(6), GROUP, 1, 2)
     slow, most = threading.Event(), 0
-    honest = Answering._answer
-
-    def answer(self: Answering, group: Any) -> Any:
-        slow.wait(0.01)
-        return honest(self, group)
-
-    monkeypatch.setattr(Answering, "_answer", answer)
+    monkeypatch.setattr(freivalds, "check_values", lambda *_: slow.wait(0.01))
     with Answering(draw(SEED, "00", 1, 2, 1), 16) as answering:
         for _ in range(4 * MOST_PENDING):
             answering.take(rows)
-            most = max(most, len(answering._pending))
+            most = max(most, answering.pending)
     assert most == MOST_PENDING
 
 

@@ -12,10 +12,10 @@ from tests.workers.methods.ridge.oracle import only, random_rows
 from workers.arrays import Matrix
 from workers.judge.ridge.claim import ClaimedStatistics, RidgeClaim
 from workers.judge.ridge.posterior import (
-    _excess,
     check_posterior,
     divergence,
     divergence_of_head,
+    excess,
     least_eigenvalue,
 )
 from workers.judge.ridge.statistics import Recomputed, UnusableRowsError, recompute
@@ -104,7 +104,7 @@ def test_the_excess_keeps_its_digits(value: float) -> None:
     want = float(exact**2 * total)
     # Its square may be subnormal, where float64 has no digits to keep.
     tiny = float(np.finfo(np.float64).tiny)
-    assert float(_excess(np.array([value]))[0]) == pytest.approx(want, rel=2e-9, abs=tiny)
+    assert float(excess(np.array([value]))[0]) == pytest.approx(want, rel=2e-9, abs=tiny)
 
 
 @pytest.mark.parametrize(

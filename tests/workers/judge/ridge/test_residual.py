@@ -11,7 +11,7 @@ from tests.workers.methods.ridge import oracle
 from workers.arrays import Matrix, Rows
 from workers.judge.ridge.claim import RidgeClaim
 from workers.judge.ridge.head import check_bound, prove_sum, proven_bound
-from workers.judge.ridge.residual import _Sum, residual_norm
+from workers.judge.ridge.residual import CompensatedSum, residual_norm
 from workers.judge.ridge.statistics import Recomputed, recompute
 from workers.methods.ridge.base import RidgeConfig
 
@@ -126,7 +126,7 @@ def test_a_head_of_zeros_is_exact_only_without_a_moment() -> None:
 
 
 def test_what_compensation_loses_is_within_the_bound() -> None:
-    total = _Sum(np.zeros((1, 1)), np.zeros((1, 1)), np.zeros((1, 1)))
+    total = CompensatedSum(np.zeros((1, 1)), np.zeros((1, 1)), np.zeros((1, 1)))
     for term in (2.0**110, 2.0**55, 1.0, -(2.0**110), -(2.0**55)):
         total.add(np.array([[term]]))
     assert total.high + total.low == 0  # the true sum is 1

@@ -23,7 +23,14 @@ from tests.workers.methods.network.small import (
     killed_after,
     scaled,
 )
-from tests.workers.training.fedavg.small import CLIENTS, CONFIG, LOCAL, NETWORK, client_data
+from tests.workers.training.fedavg.small import (
+    CLIENTS,
+    CONFIG,
+    LOCAL,
+    NETWORK,
+    client_data,
+    spoiled,
+)
 from workers.errors import RefusedError
 from workers.methods.network.base import (
     Hooks,
@@ -183,15 +190,6 @@ def test_the_unlearning_round_is_one_round_without_augmentation() -> None:
     assert {t.config.rate(t.round) for t in going.heard} == {0.2 * 0.5**CONFIG.rounds}
     assert found.work.rounds == 1
     assert found.work.steps > 0
-
-
-def spoiled(value: float) -> Callable[[ClientUpdate], ClientUpdate]:
-    def change(update: ClientUpdate) -> ClientUpdate:
-        bias = update.delta["head.bias"].clone()
-        bias[0] = value
-        return replace(update, delta={**update.delta, "head.bias": bias})
-
-    return change
 
 
 FAULTS: dict[str, tuple[Callable[[ClientUpdate], ClientUpdate | Fault | None], str]] = {

@@ -6,7 +6,7 @@ from fractions import Fraction
 import numpy as np
 
 from workers.arrays import Codes, Head, Labels, Matrix, Rows
-from workers.methods.ridge.base import RidgeConfig
+from workers.methods.ridge.base import RidgeConfig, RidgeState
 
 Rational = list[list[Fraction]]
 
@@ -131,3 +131,8 @@ def without(rows: Rows, gone: Sequence[int]) -> Rows:
 def only(rows: Rows, kept: Sequence[int]) -> Rows:
     index = np.array(kept, dtype=np.int64)
     return Rows(rows.codes[index], rows.labels[index])
+
+
+def within_bound(state: RidgeState, rows: Rows, config: RidgeConfig) -> bool:
+    """Whether ‖head - W*‖_F <= bound, over the rationals."""
+    return squared_distance(state.witness, solve(rows, config)) <= Fraction(state.bound) ** 2

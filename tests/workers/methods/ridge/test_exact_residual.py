@@ -91,8 +91,7 @@ def test_panels_do_not_show(panel: int) -> None:
     step = np.rint(rng.normal(size=(8, 2)) * 2.0**50)
     values = []
     for rows in (8, panel):
-        residual = ExactResidual(statistics.gram, statistics.moment, config)
-        residual._panel = rows
+        residual = ExactResidual(statistics.gram, statistics.moment, config, rows)
         residual.subtract_product(step, -3)
         values.append(value_of(residual))
     assert values[0] == values[1]

@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.workers.methods.ridge import oracle
-from tests.workers.methods.ridge.test_tracked_methods import digest, example, norm, within_bound
+from tests.workers.methods.ridge.oracle import within_bound
+from tests.workers.methods.ridge.test_tracked_methods import digest, example, norm
 from workers.arrays import Matrix, Rows
 from workers.artifacts import encode_state
 from workers.errors import InfeasibleRemovalError, RefusedError

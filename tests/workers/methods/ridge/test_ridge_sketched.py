@@ -1,7 +1,6 @@
 """Sketched messages against rational arithmetic and refitting: bounds, drift and resets."""
 
 from dataclasses import replace
-from fractions import Fraction
 from itertools import pairwise
 from typing import Any
 
@@ -12,6 +11,7 @@ from hypothesis import strategies as st
 
 from tests.fuzz import fuzz
 from tests.workers.methods.ridge import oracle
+from tests.workers.methods.ridge.oracle import within_bound
 from tests.workers.methods.ridge.sketches.oracle import decaying_codes, norm_is_at_most
 from workers.arrays import IntMatrix, Rows
 from workers.artifacts import decode_state, encode_state
@@ -43,12 +43,6 @@ def digest(state: RidgeState, config: RidgeConfig) -> str:
 
 def norm(matrix: Any) -> float:
     return float(np.linalg.norm(matrix))
-
-
-def within_bound(state: RidgeState, rows: Rows, config: RidgeConfig) -> bool:
-    """Whether ‖head - W*‖_F <= bound, over the rationals."""
-    weights = oracle.solve(rows, config)
-    return oracle.squared_distance(state.witness, weights) <= Fraction(state.bound) ** 2
 
 
 def distance(state: RidgeState, rows: Rows, config: RidgeConfig) -> float:

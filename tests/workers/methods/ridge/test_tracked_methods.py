@@ -2,7 +2,6 @@
 
 import tracemalloc
 from dataclasses import replace
-from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -10,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.workers.methods.ridge import oracle
+from tests.workers.methods.ridge.oracle import within_bound
 from workers.arrays import Head, Matrix, Rows
 from workers.artifacts import decode_state, encode_state
 from workers.errors import InfeasibleRemovalError, PenaltyError, RefusedError
@@ -34,12 +34,6 @@ def example(
 
 def digest(state: RidgeState, config: RidgeConfig) -> str:
     return statistics_digest(state.statistics, config.exponents, config.bits, config.penalty)
-
-
-def within_bound(state: RidgeState, rows: Rows, config: RidgeConfig) -> bool:
-    """Whether ‖head - W*‖_F <= bound, over the rationals."""
-    weights = oracle.solve(rows, config)
-    return oracle.squared_distance(state.witness, weights) <= Fraction(state.bound) ** 2
 
 
 def gap(state: RidgeState, reference: RidgeState) -> float:

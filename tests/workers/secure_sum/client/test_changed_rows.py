@@ -13,18 +13,12 @@ from app.rounds import operator
 from app.rounds.steps import CHANGED
 from lethe.client.errors import ProblemError
 from models import Model, ModelVersion, Round
-from tests.installation import Installation
+from tests.installation import Installation, head, state
 from tests.workers.jobs.cases.test_swapped_scope import Writer
 from tests.workers.jobs.lineage.changed_rows import changing, config_of, member, set_config
 from tests.workers.secure_sum.client.federation import Masked
 from tests.workers.secure_sum.client.test_failures import started, version
-from tests.workers.secure_sum.client.test_masked_model import (
-    FOUR,
-    erase,
-    erase_records,
-    head,
-    state,
-)
+from tests.workers.secure_sum.client.test_masked_model import FOUR, erase, erase_records
 from workers.artifacts import decode_state, encode_state
 from workers.lineage import logged as logged_model
 

@@ -10,9 +10,9 @@ from sqlmodel import Session, col, select
 
 from app import steps
 from models import Artifact, Certificate, Model, Round, Verification
-from tests.installation import Installation
+from tests.installation import Installation, head, state
 from tests.workers.secure_sum.client.federation import Masked
-from tests.workers.secure_sum.client.test_masked_model import FOUR, erase_records, head, state
+from tests.workers.secure_sum.client.test_masked_model import FOUR, erase_records
 from workers.families.masked import rounds, transcript
 from workers.families.masked.case import RoundCase, RoundSum, apply_sum
 from workers.methods.ridge.statistics.gram import RidgeStatistics

@@ -16,7 +16,7 @@ from workers.errors import RefusedError
 from workers.secure_sum.client.join import Joining
 from workers.secure_sum.client.record import KEPT, Least, Record, open_record
 from workers.secure_sum.errors import PlanError, SecrecyError, TooFewContributorsError
-from workers.secure_sum.messages import Statement
+from workers.secure_sum.messages import Statement, open_message
 
 FIVE = (*FOUR, "c4")
 STRICT = {"contributors": 3, "rows": 10}
@@ -80,7 +80,7 @@ def test_a_sum_of_one_contributor_stays_closed(
     for one in joining[:4]:
         one.add = False
     if lying:
-        monkeypatch.setattr(steps, "_too_few", lambda row, sent: None)
+        monkeypatch.setattr(steps, "too_few", lambda row, sent: None)
     masked.take(joining, 3)
     if not lying:
         shown = masked.view(round_id)
@@ -224,17 +224,16 @@ def test_members_that_left_are_counted() -> None:
 
 def test_equal_contents_are_equal_vectors_under_one_secret() -> None:
     inputs = random_inputs(PLAN, 1)
-    plays = [Play(replace(PLAN, round_id=another(i)), inputs) for i in (1, 2)]
+    plays = [Play(replace(PLAN, round_id=another(i)), inputs, secret=b"s" * 32) for i in (1, 2)]
     found = []
     for play in plays:
-        for member in play.members.values():
-            member._secret = b"s" * 32
         play.advertise().share().mask()
-        found.append({name: one._stated for name, one in play.members.items()})
-    contents = [{n: s.content for n, s in each.items() if s is not None} for each in found]
+        opened = (open_message(play.plan, one, play.roster) for one in play.stated())
+        found.append({name: one for name, one in opened if isinstance(one, Statement)})
+    contents = [{name: one.content for name, one in each.items()} for each in found]
     assert contents[0] == contents[1]
     assert len(set(contents[0].values())) == 6
-    inputs_of = [{s.input for s in each.values() if s is not None} for each in found]
+    inputs_of = [{one.input for one in each.values()} for each in found]
     assert not inputs_of[0] & inputs_of[1]
 
 

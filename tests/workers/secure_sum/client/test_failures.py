@@ -2,6 +2,7 @@
 
 import json
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -9,17 +10,16 @@ import numpy as np
 import pytest
 
 from lethe.client.errors import ProblemError, UnreachableError
+from tests.installation import head, state
 from tests.small import MODEL
 from tests.workers.secure_sum.client.federation import Masked
-from tests.workers.secure_sum.client.test_masked_model import FOUR, erase_records, head, state
+from tests.workers.secure_sum.client.test_masked_model import FOUR, erase_records
+from tests.workers.secure_sum.rounds import stand_by
 from workers.errors import RefusedError
 from workers.secure_sum.client.join import Joining
 from workers.secure_sum.errors import RoundError
 from workers.secure_sum.messages import (
     MaskedInput,
-    input_digest,
-    open_message,
-    sign_message,
 )
 
 
@@ -109,26 +109,10 @@ def test_a_request_whose_only_client_dropped_out_waits_on(learned: Masked) -> No
     installation.check()
 
 
-def lie(joining: Joining, change: Any) -> None:
+def lie(joining: Joining, change: Callable[[MaskedInput], MaskedInput]) -> None:
     """Let a member sign another input than its rows give."""
     assert joining.member is not None
-    honest = joining.member.masked_input
-
-    def masked_input(*arguments: Any) -> bytes:
-        data = honest(*arguments)
-        assert joining.plan is not None
-        _, message = open_message(joining.plan, data, joining.roster)
-        assert isinstance(message, MaskedInput)
-        assert joining.member is not None
-        assert joining.member._stated is not None
-        changed = change(message)
-        stated = replace(joining.member._stated, input=input_digest(changed.vector))
-        joining.member._stated = stated
-        signed = sign_message(joining.plan, joining.keyid, stated, joining.key)
-        changed = replace(changed, statement=signed)
-        return sign_message(joining.plan, joining.keyid, changed, joining.key)
-
-    setattr(joining.member, "masked_input", masked_input)  # noqa: B010 - mypy's sake
+    stand_by(joining.member, joining.key, joining.roster, change)
 
 
 def _moved(entry: int, by: int) -> Any:

@@ -9,8 +9,6 @@ import pytest
 from sqlmodel import Session, col, delete, select
 
 from app.service.desk import people
-from lethe.certificates.bundle import parse_bundle
-from lethe.certificates.statement import Predicate, parse_statement
 from lethe.identity import parse
 from lethe.log.entries import parse_leaf
 from lethe.signing.keys import generate_key
@@ -25,30 +23,12 @@ from models import (
     RoundMember,
     Subject,
 )
-from tests.installation import Installation
+from tests.installation import Installation, head, predicate, state
 from tests.small import MODEL
 from tests.workers.secure_sum.client.federation import Masked
 from workers.data.identities import hashed
 
 FOUR = ("c0", "c1", "c2", "c3")
-
-
-def head(installation: Installation) -> bytes:
-    model = installation.caller.operator("GET", f"/v1/models/{MODEL}").json()
-    path = f"/v1/models/{MODEL}/versions/{model['current_version']}/artifact"
-    content: bytes = installation.caller.operator("GET", path).content
-    return content
-
-
-def state(installation: Installation, request_id: str) -> str:
-    shown: str = installation.caller.http.get(f"/v1/requests/{request_id}").json()["state"]
-    return shown
-
-
-def predicate(installation: Installation, request_id: str) -> Predicate:
-    bundle = installation.caller.http.get(f"/v1/requests/{request_id}/certificate")
-    assert bundle.status_code == 200, bundle.text
-    return parse_statement(parse_bundle(bundle.content).dsse_envelope.payload).predicate
 
 
 def erase(installation: Installation, scope: dict[str, Any]) -> str:

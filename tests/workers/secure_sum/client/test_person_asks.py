@@ -5,8 +5,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from sqlalchemy import text
-from sqlmodel import Session
 
 from app.service.desk import opening
 from app.service.desk.pending import read_rounds
@@ -14,6 +12,7 @@ from lethe.identity import digests
 from tests.app.api.test_requests import problem
 from tests.installation import Installation
 from tests.small import MODEL
+from tests.workers.jobs.desk.test_people import write
 from tests.workers.secure_sum.client.federation import Masked
 from workers.data.identities import hashed
 from workers.secure_sum.client.join import Joining
@@ -36,13 +35,6 @@ def outcomes(answer: Any) -> list[str]:
 
 def refused(answer: Any) -> None:
     problem(answer, 409, "contribution-pending")
-
-
-def write(installation: Installation, statement: str) -> None:
-    """Write as an attacker with the database but no key."""
-    with Session(installation.services.engine) as session:
-        session.connection().execute(text(statement))
-        session.commit()
 
 
 def sent(learned: Masked) -> tuple[str, list[Joining]]:

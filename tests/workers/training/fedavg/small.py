@@ -38,6 +38,17 @@ CLIENTS: Clients = {name: client_data(rows, rows) for name, rows in ROWS.items()
 Change = Callable[[ClientUpdate], ClientUpdate | Fault | None]
 
 
+def spoiled(value: float) -> Callable[[ClientUpdate], ClientUpdate]:
+    """Return what writes a value into an answer."""
+
+    def change(update: ClientUpdate) -> ClientUpdate:
+        bias = update.delta["head.bias"].clone()
+        bias[1] = value
+        return replace(update, delta={**update.delta, "head.bias": bias})
+
+    return change
+
+
 class Meddling:
     """An engine in which some clients' answers are changed, or lost (None), on the way."""
 

@@ -39,7 +39,7 @@ def simulated(monkeypatch: pytest.MonkeyPatch, change: Change) -> list[str]:
 
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(module, "respond", answer)
-    module._check_once.cache_clear()
+    module.check_once.cache_clear()
     return asked
 
 

@@ -6,23 +6,22 @@ from typing import Any
 import pytest
 import torch
 
-from tests.workers.training.fedavg.small import CLIENTS, CONFIG, NETWORK, ROWS, Change, Meddling
-from workers.training.fedavg.base import ClientData, ClientUpdate, Fault
+from tests.workers.training.fedavg.small import (
+    CLIENTS,
+    CONFIG,
+    NETWORK,
+    ROWS,
+    Change,
+    Meddling,
+    spoiled,
+)
+from workers.training.fedavg.base import ClientData, Fault
 from workers.training.fedavg.config import TrainingConfig
 from workers.training.fedavg.errors import RoundFailedError
 from workers.training.fedavg.in_process import InProcess
 from workers.training.fedavg.rounds import run_round, train
 from workers.training.fedavg.server import initial_state
 from workers.training.networks.weights import initial_weights
-
-
-def spoiled(value: float) -> Change:
-    def change(update: ClientUpdate) -> ClientUpdate:
-        bias = update.delta["head.bias"].clone()
-        bias[1] = value
-        return replace(update, delta={**update.delta, "head.bias": bias})
-
-    return change
 
 
 def shaped(**tensors: torch.Tensor) -> Change:

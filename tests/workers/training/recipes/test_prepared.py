@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from workers.training.recipes import prepared, process
+from workers.training.recipes import prepared
 from workers.training.recipes.fit import FitRows
 from workers.training.recipes.fit import fit as fit_here
-from workers.training.recipes.process import Limits, fit
+from workers.training.recipes.process import FitError, Limits, fit
 from workers.training.recipes.recipe import Recipe, RecipeStep
 
 LIMITS = Limits(seconds=120, memory=4 << 30)
@@ -35,13 +35,13 @@ def none_left() -> Iterator[None]:
 
 
 def templates() -> list[int]:
-    return [one.process.pid for one in prepared._templates.values()]
+    return [one.process.pid for one in prepared.TEMPLATES.values()]
 
 
 def test_fits_are_forked_from_one_process_of_each_number_of_threads() -> None:
     spent = prepared.SPENT.seconds
     assert {fit(RECIPE, ROWS, threads, LIMITS) for threads in (1, 2, 1, 2)} == {EXPECTED}
-    assert sorted(prepared._templates) == [1, 2]
+    assert sorted(prepared.TEMPLATES) == [1, 2]
     first = templates()
     assert fit(RECIPE, ROWS, 1, LIMITS) == EXPECTED
     assert templates() == first
@@ -71,7 +71,7 @@ def test_while_it_is_in_use_a_process_is_started(monkeypatch: pytest.MonkeyPatch
         return start(command, **more)
 
     monkeypatch.setattr(subprocess, "Popen", popen)
-    with prepared._templates[1].busy:
+    with prepared.TEMPLATES[1].busy:
         assert fit(RECIPE, ROWS, 1, LIMITS) == EXPECTED
     assert fit(RECIPE, ROWS, 1, LIMITS) == EXPECTED
     assert asked == ["workers.training.recipes.child"]
@@ -80,7 +80,7 @@ def test_while_it_is_in_use_a_process_is_started(monkeypatch: pytest.MonkeyPatch
 def test_one_of_another_process_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
     """As after a worker has forked: two would read from one socket."""
     fit(RECIPE, ROWS, 1, LIMITS)
-    (found,) = prepared._templates.values()
+    (found,) = prepared.TEMPLATES.values()
     found.owner = os.getpid() + 1
     assert fit(RECIPE, ROWS, 1, LIMITS) == EXPECTED
     assert templates() != [found.process.pid]
@@ -99,8 +99,10 @@ def test_where_none_starts_a_process_is_started(
     assert templates() == []
 
 
-def test_an_answer_of_a_process_that_died_is_none() -> None:
+def test_an_answer_of_a_process_that_died_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = b"+" + len(EXPECTED).to_bytes(8, "big") + EXPECTED
-    assert process._files(whole, 0, LIMITS, 1) == [EXPECTED]
-    with pytest.raises(process.FitError, match="signal 9"):
-        process._files(whole, -9, LIMITS, 1)
+    monkeypatch.setattr(prepared, "answer", lambda *_: (whole, 0))
+    assert fit(RECIPE, ROWS, 1, LIMITS) == EXPECTED
+    monkeypatch.setattr(prepared, "answer", lambda *_: (whole, -9))
+    with pytest.raises(FitError, match="signal 9"):
+        fit(RECIPE, ROWS, 1, LIMITS)

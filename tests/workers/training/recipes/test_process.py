@@ -60,7 +60,7 @@ WAYS = pytest.mark.parametrize("way", ["forked", "started"], indirect=True)
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """How a fit's process starts: both ways have the same limits and outcomes."""
     if request.param == "started":
-        monkeypatch.setattr(prepared, "_template", lambda *_: None)
+        monkeypatch.delattr(os, "pidfd_open")
     return str(request.param)
 
 
@@ -120,13 +120,14 @@ def test_a_parameter_is_refused_by_its_name() -> None:
 
 
 def test_a_message_quotes_no_row(monkeypatch: pytest.MonkeyPatch) -> None:
-    answer = b'-{"error": "ValueError"}'
+    refused = b'-{"error": "ValueError"}'
+    monkeypatch.setattr(prepared, "answer", lambda *_: (refused, 0))
     with pytest.raises(FitError, match=r"\(ValueError, but not on made-up rows\)"):
-        process._files(answer, 0, LIMITS, 1)
+        fit(one(FOREST), ROWS, 1, LIMITS)
 
 
 def test_a_process_that_dies_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(prepared, "_template", lambda *_: None)
+    monkeypatch.delattr(os, "pidfd_open")
     monkeypatch.setattr(process, "sys", type("Sys", (), {"executable": "/bin/false"}))
     with pytest.raises(FitError, match=r"died \(status 1\)"):
         fit(one(FOREST), ROWS, 1, LIMITS)

@@ -54,7 +54,7 @@ def sketch(
     below 1 or a matrix that is not square and symmetric, ExactnessError for entries of 2^62
     or more.
     """
-    if kind not in _FACTORS:
+    if kind not in FACTORS:
         raise RefusedError(f"unknown sketch: choose one of {', '.join(known())}")
     if rank < 1 or seed < 0:
         raise RefusedError("a sketch needs a rank of at least 1 and a seed of at least 0")
@@ -71,7 +71,7 @@ def sketch(
     weighted: Matrix = np.ldexp(np.ldexp(gram.astype(np.float64), steps), steps[:, None])
     rows = None if codes is None else np.ldexp(codes.astype(np.float64), steps)
     with threads_for(2 * d * d * min(rank, d)):
-        factor = _FACTORS[kind](weighted, rows, min(rank, d), seed)
+        factor = FACTORS[kind](weighted, rows, min(rank, d), seed)
     # A row of a factor never exceeds the root of the diagonal; noise in columns of small
     # steps might, and would cost the other columns their digits.
     reach = np.sqrt(np.maximum(gram.diagonal(), 0).astype(np.float64))
@@ -148,7 +148,7 @@ def _bound(matrix: Matrix, squarings: int) -> float:
 
 def known() -> tuple[str, ...]:
     """Return the names of all kinds, sorted."""
-    return tuple(sorted(_FACTORS))
+    return tuple(sorted(FACTORS))
 
 
 def _eigen(gram: Matrix, rows: Matrix | None, rank: int, _: int) -> Matrix:
@@ -223,7 +223,7 @@ def shrink(buffer: Matrix, rank: int) -> Matrix:
     return np.compress(lowered > 0, kept, axis=0)
 
 
-_FACTORS: dict[str, Factors] = {
+FACTORS: dict[str, Factors] = {
     "eigen": _eigen,
     "frequent-directions": _directions,
     "random-projection": _projection,

@@ -53,7 +53,7 @@ class TorchBackend:
         """
         with _failures_named():
             a, b = (torch.from_numpy(side).to(self.device) for side in (left, right))
-            return _to_host(self._multiply(a, b).to(torch.int64))
+            return _to_host(self.multiply(a, b).to(torch.int64))
 
     def sums(self, blocks: Iterable[Rows], dimension: int, classes: int, *, bits: int) -> Sums:
         """Return (G, C, n) of all rows in `blocks`; see `Backend`."""
@@ -73,7 +73,7 @@ class TorchBackend:
                     pending = 0
                 rows = torch.from_numpy(codes).to(self.device)
                 features = rows.to(torch.float64)
-                partial += self._multiply(features.T, features)
+                partial += self.multiply(features.T, features)
                 # Integer additions: exact in whatever order the device takes them.
                 owners = torch.from_numpy(labels).to(self.device)
                 moment.index_add_(0, owners, rows.to(torch.int64))
@@ -83,7 +83,8 @@ class TorchBackend:
             gram += partial.to(torch.int64)
             return _to_host(gram), _to_host(moment.T.contiguous()), total
 
-    def _multiply(self, left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
+    def multiply(self, left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
+        """Return the product of float64 matrices, computed on the device."""
         return left @ right
 
     def _zeros(self, rows: int, columns: int, dtype: torch.dtype) -> torch.Tensor:

@@ -37,11 +37,11 @@ class Onlooker:
         self.request_id: str | None = None
         self.requests: list[Any] = []
         self.models: list[Any] = []
-        self._tell = progress.record
+        self.tell = progress.record
         monkeypatch.setattr(progress, "record", self._told)
 
     def _told(self, *arguments: Any) -> None:
-        self._tell(*arguments)
+        self.tell(*arguments)
         self.models.append(self.model())
         if self.request_id is not None:
             self.requests.append(self.request())
@@ -146,11 +146,11 @@ def test_what_cannot_be_told_stops_nothing(
     )
     away = replace(installation.services, engine=create_engine("sqlite:////nowhere/at/all.db"))
     mine = replace(context(installation, held), services=away)
-    onlooker._tell(mine, "training", 1, 3)
+    onlooker.tell(mine, "training", 1, 3)
     assert "not recorded: OperationalError" in caplog.text
     full = create_engine(
         "sqlite://", poolclass=QueuePool, pool_size=1, max_overflow=0, pool_timeout=0
     )
     with full.connect():
-        onlooker._tell(replace(mine, services=replace(away, engine=full)), "training", 2, 3)
+        onlooker.tell(replace(mine, services=replace(away, engine=full)), "training", 2, 3)
     assert "not recorded: TimeoutError" in caplog.text

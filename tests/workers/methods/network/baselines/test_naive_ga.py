@@ -47,10 +47,19 @@ def test_one_step_up_is_one_step_down_turned_around() -> None:
 
 
 def test_targets_are_averaged_by_their_rows() -> None:
-    given, method = case(SEVERAL), NaiveGA(epochs=2)
-    found = method.run(given)
+    found = NaiveGA(epochs=2).run(case(SEVERAL))
     goes = divide(CLIENTS, SEVERAL)[1]
-    local = method._local(CONFIG.local, CONFIG.rounds + 1)
+    local = replace(
+        CONFIG.local,
+        optimizer="sgd",
+        epochs=2,
+        learning_rate=CONFIG.local.rate(CONFIG.rounds + 1),
+        decay=1.0,
+        momentum=0.0,
+        clip_norm=5.0,
+        weight_decay=0.0,
+        augment="none",
+    )
     tasks = make_tasks(
         NETWORK, TRAINED, goes, local, round=7, seed=derive(CONFIG.seed, "naive-ga", 6)
     )

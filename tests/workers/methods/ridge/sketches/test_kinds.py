@@ -154,7 +154,7 @@ def test_a_solver_that_lies_is_found_out_by_the_residual(
     how: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     codes = oracle.decaying_codes(6, 9, 6)
-    monkeypatch.setitem(kinds._FACTORS, "eigen", GARBAGE[how])
+    monkeypatch.setitem(kinds.FACTORS, "eigen", GARBAGE[how])
     gram = oracle.gram(codes)
     small = sketch(gram, 2)
     assert oracle.norm_is_at_most(

@@ -130,7 +130,7 @@ def test_nothing_to_sum_is_nothing() -> None:
 class Failing(TorchBackend):
     """Runs out of memory at its first product."""
 
-    def _multiply(self, left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
+    def multiply(self, left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
         raise torch.OutOfMemoryError("planted")
 
 
