@@ -68,6 +68,16 @@ def test_a_followed_backup_without_its_pieces_is_a_loss() -> None:
 @pytest.mark.parametrize(
     ("workload", "kind", "said"),
     [
+        ("table", "lost", "sums has 39 rows"),
+        ("table", "lost", "forest has 39 rows"),
+        ("table", "lost", "vectors has 39 rows"),
+        ("table", "stuck", "117 records are left, and 3 tombstones"),
+        ("intake", "lost", "the requests of"),
+        ("intake", "duplicated", "0 forms were proven, and 2 cases began"),
+        ("intake", "stuck", "'received'"),
+        ("agent", "lost", "nobody was called back"),
+        ("agent", "duplicated", "4 cases began of 2 envelopes"),
+        ("late", "lost", "has no quorum"),
         ("case", "lost", "is not closed"),
         ("round", "lost", "another record of what it added"),
         ("network", "lost", "not that of the receipt"),
