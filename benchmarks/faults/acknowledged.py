@@ -190,9 +190,12 @@ def _of_commands(
             if (settings.data_dir / ARTIFACTS / value).exists():
                 return f"the orphan {value} is still there"
         case "witnessed":
-            size = col(WitnessedCheckpoint.size)  # negative: the quorum came later
-            query = select(WitnessedCheckpoint.kind).where(size.in_((value, -value)))
-            if not {"quorum", "later"} & set(session.exec(query)):
+            sizes = value, -value  # negative: the quorum came later
+            kinds = select(WitnessedCheckpoint.kind).where(
+                col(WitnessedCheckpoint.size).in_(sizes)
+            )
+            stored = session.exec(kinds).all()
+            if "quorum" not in stored and "later" not in stored:
                 return f"the checkpoint of {value} entries has no quorum"
             witness = load(settings.data_dir / background.WITNESS)
             head = witness.heads.read(settings.origin)

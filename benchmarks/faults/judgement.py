@@ -125,8 +125,8 @@ def _unfinished(session: Session, workload: Workload, found: Judgement) -> None:
     if tasks := session.exec(select(SiloTask.id)).all():
         found.stuck.append(f"{len(tasks)} tasks of silos are left of a job that is done")
     if workload.requests:
-        models = select(Model.id).where(col(Model.ref).in_((workload.model, *workload.also)))
-        own = select(func.count()).where(col(Record.model_id).in_(models))
+        named = select(Model.id).where(col(Model.ref).in_((workload.model, *workload.also)))
+        own = select(func.count()).where(col(Record.model_id).in_(named))
         kept = session.exec(own).one()
         gone = session.exec(select(func.count()).select_from(Tombstone)).one()
         if (kept, gone) != (workload.rows - workload.records, workload.records):

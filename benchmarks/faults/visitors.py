@@ -9,11 +9,10 @@ import base64
 import json
 import os
 import time
-from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from httpx2 import Response
 from pydantic import SecretStr
 from sqlmodel import Session, col, func, select
 
@@ -103,13 +102,10 @@ def _opened(made: Installation, visitor: Visitor) -> Page:
     for _ in range(FORMS):
         number, form = _form(made, visitor)
         sent = {**form, "kind": "email", "value": ADDRESS, "regulation": "gdpr", "sure": "yes"}
-        answered(lambda sent=sent: visitor.send("/intake/ask", sent), 200, OVER)
+        answered(partial(visitor.send, "/intake/ask", sent), 200, OVER)
         if (code := _mailed(made, number)) is not None:
-            confirmed = {**form, "challenge": _nonce(form), "code": code}
-            again: Callable[[], Response] = lambda confirmed=confirmed: visitor.send(  # noqa: E731
-                "/intake/confirm", confirmed
-            )
-            answer = answered(again, 200, OVER)
+            sent = {**form, "challenge": _nonce(form), "code": code}
+            answer = answered(partial(visitor.send, "/intake/confirm", sent), 200, OVER)
             if answer.status_code == 200:
                 return Page(answer)
         _begin(made, visitor, number + 1)  # "ask for another code"

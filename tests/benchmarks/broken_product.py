@@ -90,7 +90,7 @@ def forgetting_people() -> None:
 
 def forgetting_agents() -> None:
     """Take an envelope for a new one each time, and call nobody back."""
-    honest: Callable[..., Any] = routes.open_envelope
+    honest: Callable[..., Any] = vars(routes)["open_envelope"]
 
     def opened(*arguments: Any) -> Any:
         return replace(honest(*arguments), digest=secrets.token_hex(32))

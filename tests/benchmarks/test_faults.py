@@ -12,7 +12,7 @@ import pytest
 
 from benchmarks.faults.campaign import KINDS
 from benchmarks.faults.layer import MODES
-from benchmarks.faults.schedule import every, places, schedule
+from benchmarks.faults.schedule import differing, every, places, schedule
 
 ROOT = Path(__file__).parents[2]
 
@@ -101,6 +101,17 @@ def test_the_parts_of_a_campaign_are_the_whole() -> None:
     together = [case for part in parts for case in part]
     assert len(together) == len(set(together))
     assert set(together) == set(schedule(calls))
+
+
+def test_on_another_database_files_apart_from_it_are_not_struck_again() -> None:
+    sites = {
+        "commit app/backup/a.py:1": 1,
+        "statement lethe/b.py:2": 2,
+        "fsync app/ledger/guard.py:3": 3,
+        "fsync app/backup/a.py:4": 4,
+        "write lethe/witness/heads.py:5": 5,
+    }
+    assert list(differing(sites).values()) == [1, 2, 3]
 
 
 def test_each_site_gets_each_mode_before_any_gets_one_twice() -> None:
