@@ -9,6 +9,7 @@ import os
 from base64 import b64encode
 from collections import Counter
 from collections.abc import Mapping
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from pathlib import Path
@@ -207,10 +208,9 @@ def _signed_once(made: Installation, email: str) -> bytes:
         }
         own = Path(f"{path}-{os.getpid()}")
         own.write_bytes(Agent(made).sealed(said))
-        try:
+        with suppress(FileExistsError):  # another process of the agent was first
             os.link(own, path)
-        except FileExistsError:  # another process of the agent was first
-            own.unlink()
+        own.unlink()
     return path.read_bytes()
 
 

@@ -9,6 +9,7 @@ import base64
 import json
 import os
 import time
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -133,8 +134,9 @@ def _begin(made: Installation, visitor: Visitor, number: int) -> None:
     kept = {"cookies": dict(visitor.http.cookies), "fields": fields}
     own = _browser(made.settings) / f"{os.getpid()}"
     own.write_text(json.dumps(kept))
-    if not (name := _browser(made.settings) / FORM.format(number)).exists():
-        own.rename(name)
+    with suppress(FileExistsError):
+        os.link(own, _browser(made.settings) / FORM.format(number))
+    own.unlink()
 
 
 def _nonce(fields: dict[str, str]) -> str:
