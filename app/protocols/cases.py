@@ -67,6 +67,7 @@ def open_all(
 
     Raises:
         ConflictError: The id was used for other identities or another regulation.
+        UnpublishedError: All is stored, and cannot be signed yet.
         What `open_case` raises.
     """
     # Sorted: however a request is ordered, each identity has its place, and so its case.
@@ -77,6 +78,8 @@ def open_all(
     with services.reading() as session:
         known = _cases_of(session, asked, tag)
     if asked.ref(len(named), 0) in known:
+        # The call before may have failed after its commit: what it logged is not signed yet.
+        services.ledger.transact(lambda _: None)
         return show_all(services, asked)
 
     def check(tx: Transaction, case: Case) -> None:
@@ -163,8 +166,10 @@ def withdraw_all(services: Services, asked: AgentRequest) -> list[CaseView]:
     Raises:
         NotFoundError: This agent has made no request of this id.
         NotWithdrawableError: A worker has begun, or everything has ended.
+        UnpublishedError: All is stored, and cannot be signed yet.
         ForbiddenError: The records are being erased by somebody else's request.
     """
+    services.ledger.transact(lambda _: None)  # as in `open_all`
     views = show_all(services, asked)
     if not is_waiting(views):
         if outcomes(views) & {"withdrawn"}:  # sent again: the first answer may be lost

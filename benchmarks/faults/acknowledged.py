@@ -20,7 +20,15 @@ from app.settings import Settings
 from app.vault.journal import FILE as JOURNAL
 from app.vault.root import FILE as ROOT
 from app.vault.root import read_roots
-from benchmarks.faults import auditors, background, operators, rounds
+from benchmarks.faults import (
+    agents,
+    auditors,
+    background,
+    operators,
+    rounds,
+    tables,
+    visitors,
+)
 from lethe.certificates.audits.counts import REPORTED
 from lethe.log.key_changes import MASTER_REVOKED
 from lethe.witness.home import load
@@ -94,6 +102,17 @@ def missing(
                 return f"the log has no return of {value} to service"
         case "summed":
             return rounds.why_unsummed(settings, session)
+        case "erased":
+            return tables.why_kept(session, value)
+        case "receipt":
+            return visitors.why_unproven(session, value)
+        case "taken-back":
+            return visitors.why_open(session, value)
+        case "exercised":
+            return agents.why_unasked(session, settings, value)
+        case "agent-revoked" | "fulfilled":
+            state = "certified" if kind == "fulfilled" else "withdrawn"
+            return agents.why_not(session, value, state)
         case "released":
             hold = session.get(LegalHold, value)
             if hold is None or hold.released_at is None:
@@ -171,9 +190,12 @@ def _of_commands(
             if (settings.data_dir / ARTIFACTS / value).exists():
                 return f"the orphan {value} is still there"
         case "witnessed":
-            size = col(WitnessedCheckpoint.size)  # negative: the quorum came later
-            query = select(WitnessedCheckpoint.kind).where(size.in_((value, -value)))
-            if not {"quorum", "later"} & set(session.exec(query)):
+            sizes = value, -value  # negative: the quorum came later
+            kinds = select(WitnessedCheckpoint.kind).where(
+                col(WitnessedCheckpoint.size).in_(sizes)
+            )
+            stored = session.exec(kinds).all()
+            if "quorum" not in stored and "later" not in stored:
                 return f"the checkpoint of {value} entries has no quorum"
             witness = load(settings.data_dir / background.WITNESS)
             head = witness.heads.read(settings.origin)

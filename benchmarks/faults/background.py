@@ -38,7 +38,7 @@ def notify(made: Installation, told: Told) -> None:
     _reach_without_network()
 
     def once() -> None:
-        _end_waits(made)
+        end_waits(made)
         Sender(made.services).turn()
         with made.services.reading() as session:
             if not are_delivered(session):
@@ -58,7 +58,7 @@ def are_delivered(session: Session) -> bool:
     return set(session.exec(select(Delivery.state)).all()) == {DELIVERED}
 
 
-def _end_waits(made: Installation) -> None:
+def end_waits(made: Installation) -> None:
     """Let time pass: what is to be tried again is due, and leases of the dead have ended."""
     with Session(made.services.engine) as session:
         for row in session.exec(select(Delivery)).all():

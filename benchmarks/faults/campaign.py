@@ -18,7 +18,7 @@ from typing import Any
 from sqlalchemy.engine import make_url
 
 from benchmarks.faults.case import Beginning, Break, Outcome, calls_of, run_case
-from benchmarks.faults.schedule import Part, every, places, schedule
+from benchmarks.faults.schedule import Part, differing, every, places, schedule
 from benchmarks.faults.workloads import WORKLOADS
 from benchmarks.service.servers import created_database
 from lethe.signing.keys import private_pem
@@ -100,9 +100,13 @@ def run(
     for name in names:
         if WORKLOADS[name].only not in (None, kind):
             continue
-        calls[name], lines = calls_of(WORKLOADS[name], beginning, place)
+        sites, lines = calls_of(WORKLOADS[name], beginning, place)
         campaign.lines |= set(lines)
-        campaign.sites |= calls[name].keys()
+        campaign.sites |= sites.keys()
+        if kind != "sqlite":
+            sites = differing(sites)
+        if sites:
+            calls[name] = sites
     cases = every(schedule(calls), part)
     struck = 0
     assert threading.active_count() == 1, "a fork would copy what other threads hold"

@@ -31,9 +31,11 @@ from benchmarks.faults.layer import HOURS, Fault, Layer, jump
 from benchmarks.faults.workload import StuckError, Workload, work
 from benchmarks.faults.workloads import WORKLOADS
 from lethe.signing.keys import PrivateKey, load_private_key
+from tests import installation
 from tests.installation import Installation, install
 
 PATIENCE_S = 90.0  # for one process; SQLite waits 15 s for another writer
+PREPARED_S = 600.0  # the first forest of a new clone is compiled, in a minute or more
 FROZEN_S = 4.0  # that a process stands still, where the others cannot end without it
 STALL_S = 2  # after which PostgreSQL ends a transaction that stands still
 
@@ -232,7 +234,7 @@ def prepared(workload: Workload, beginning: Beginning, place: Path) -> Beginning
             before(made)
 
     child = Child(prepare, None)
-    child.wait(PATIENCE_S)
+    child.wait(PREPARED_S)
     if child.said or child.hung:
         raise RuntimeError(f"{workload.name} cannot be prepared: {child.said}")
     return replace(
@@ -259,6 +261,8 @@ def do_in(made: Installation, workload: Workload, tell: Tell) -> None:
 @contextmanager
 def opened(settings: Settings, key: PrivateKey) -> Iterator[Installation]:
     """Open an installation as a process that starts; close what it must not leave open."""
+    if settings.intake:  # its routes are not those that the beginning compiled for all
+        installation._routes.clear()
     with install(settings) as made:
         made.caller.key = key
         yield made

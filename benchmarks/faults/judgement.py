@@ -77,7 +77,9 @@ def judge(
         for kind, value in told:
             if (why := missing(settings, ledger, session, kind, value)) is not None:
                 found.lost.append(f"{kind}: {why}")
-        found.duplicated += doubled(session, 2 if beside and workload.each else 1, actors)
+        rotations = 2 if beside and workload.each else 1
+        found.duplicated += doubled(session, rotations, actors * workload.cases)
+        found.duplicated += workload.doubled(session, settings)
         stored = session.exec(select(func.count()).select_from(ErasureRequest)).one()
         if stored > workload.requests:
             found.duplicated.append(f"{stored} requests are stored of {workload.requests}")
@@ -90,8 +92,8 @@ def judge(
 def doubled(session: Session, rotations: int = 1, actors: int = 1) -> list[str]:
     """Return what the log or a model has twice, and certificates that only the log has.
 
-    rotations: of one kind of key, that the log may have. actors: who may each open a case or
-    start an audit.
+    rotations: of one kind of key, that the log may have. actors: how many cases may be opened,
+    or audits started.
     """
     found = []
     entries = select(LogEntry.event, LogEntry.ref).where(col(LogEntry.event).in_(ONCE))
@@ -123,8 +125,8 @@ def _unfinished(session: Session, workload: Workload, found: Judgement) -> None:
     if tasks := session.exec(select(SiloTask.id)).all():
         found.stuck.append(f"{len(tasks)} tasks of silos are left of a job that is done")
     if workload.requests:
-        model = session.exec(select(Model).where(Model.ref == workload.model)).one()
-        own = select(func.count()).where(Record.model_id == model.id)
+        named = select(Model.id).where(col(Model.ref).in_((workload.model, *workload.also)))
+        own = select(func.count()).where(col(Record.model_id).in_(named))
         kept = session.exec(own).one()
         gone = session.exec(select(func.count()).select_from(Tombstone)).one()
         if (kept, gone) != (workload.rows - workload.records, workload.records):

@@ -43,7 +43,7 @@ def decide(made: Installation, told: Told) -> None:
 def case(made: Installation, told: Told) -> None:
     """Open a case for a person, wait for its certificate, read the address and close it."""
     if not _cases(made):
-        _name(made)
+        name(made)
         wanted = {"person": PERSON, "ticket": "T-1", "contact": "Ann, 1 High Street"}
         answered(lambda: _officer(made).operator("POST", "/v1/cases", json=wanted), 201)
     work(made, is_answered)
@@ -60,7 +60,7 @@ def _close(made: Installation, told: Told, ref: str) -> None:
     told("closed", ref)
 
 
-def _name(made: Installation) -> None:
+def name(made: Installation) -> None:
     """Say whose the records are."""
     named = [{"record": record, "person": PERSON} for record in RECORDS]
     wanted = {"model": MODEL, "identities": named}

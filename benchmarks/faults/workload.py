@@ -34,8 +34,8 @@ class StuckError(Exception):
 class Workload:
     """Something that is done, and when it has ended.
 
-    records: that are erased of the `rows` of `model` in the end. requests: how many are stored
-    then.
+    records: that are erased of the `rows` of `model`, and of those in `also`, in the end.
+    requests: how many are stored then.
     """
 
     name: str
@@ -45,12 +45,16 @@ class Workload:
     requests: int = 0
     state: str = "certified"  # that the requests end in
     model: str = MODEL
+    also: tuple[str, ...] = ()
     rows: int = ROWS
     settings: dict[str, Any] = field(default_factory=dict)
     work: bool = False  # a worker runs beside it
     prepare: Callable[[Installation], None] | None = None  # done before, without a fault
     each: bool = False  # of two operators at once, each may do it: one after the other
     only: str | None = None  # the kind of database that it is for
+    cases: int = 1  # that each person who does it may open
+    # What is there twice, beside what no workload may have twice.
+    doubled: Callable[[Session, Settings], list[str]] = lambda *_: []
     # What is wrong with what a fault left, before anything is done again; None: nothing.
     left: Callable[[Settings], str | None] = lambda _: None
 

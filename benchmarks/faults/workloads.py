@@ -5,6 +5,7 @@ from collections.abc import Callable
 from sqlmodel import Session, select
 
 from benchmarks.faults import (
+    agents,
     auditors,
     background,
     clients,
@@ -12,6 +13,8 @@ from benchmarks.faults import (
     officers,
     operators,
     rounds,
+    tables,
+    visitors,
 )
 from benchmarks.faults.workload import Workload
 from models import Contribution, ErasureRequest, Model
@@ -73,6 +76,27 @@ WORKLOADS = {
             work=True,
         ),
         Workload("case", officers.case, officers.are_closed, 2, 1, work=True),
+        Workload(
+            "intake",
+            visitors.ask_and_withdraw,
+            visitors.are_withdrawn,
+            requests=visitors.FORMS,
+            settings=visitors.SETTINGS,
+            prepare=visitors.known,
+            cases=visitors.FORMS,
+            doubled=visitors.doubled,
+        ),
+        Workload(
+            "agent",
+            agents.exercise_and_revoke,
+            agents.have_ended,
+            2,
+            2,
+            settings=agents.SETTINGS,
+            prepare=agents.registered,
+            cases=2,
+            doubled=agents.doubled,
+        ),
         Workload("hold", officers.hold),
         Workload(
             "retain",
@@ -121,6 +145,19 @@ WORKLOADS = {
             networks.are_reported,
             prepare=networks.trained,
             work=True,
+        ),
+        Workload(
+            "table",
+            tables.learn_and_erase,
+            tables.are_certified,
+            len(tables.MANIFESTS) * tables.GONE,
+            len(tables.MANIFESTS),
+            model=tables.SUMS,
+            also=(tables.FOREST, tables.VECTORS),
+            rows=len(tables.MANIFESTS) * tables.ROWS,
+            work=True,
+            prepare=tables.fitted,
+            doubled=tables.doubled,
         ),
         Workload(
             "mend",

@@ -4,17 +4,22 @@ Run as a process of its own: a campaign forks one that has no other thread.
 """
 
 import json
+import secrets
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 from uuid import uuid4
 
 from app.backup.folder import Folder
+from app.protocols.drp import routes
 from app.schemas.requests import Accepted, Receipt
 from app.service import acceptance
 from app.service.desk import cases
+from app.service.intake import challenge, following
 from app.service.models import mending, registry
+from app.witnesses.rows import Rows
 from benchmarks.faults.campaign import Campaign, beginnings, run
 from benchmarks.faults.case import Case, calls_of, run_case
 from benchmarks.faults.layer import Fault
@@ -62,6 +67,42 @@ def careless() -> None:
 
     setattr(acceptance, "submit", submit)  # noqa: B010 - in the place of another
     hasty()
+
+
+def half_heard() -> None:
+    """Take the first record of each request, and forget the others."""
+    honest: Callable[..., Any] = acceptance.submit
+
+    async def submit(services: Any, submission: Any) -> Any:
+        scope = submission.wanted.scope
+        scope = scope.model_copy(update={"records": scope.records[:1]})
+        wanted = submission.wanted.model_copy(update={"scope": scope})
+        return await honest(services, replace(submission, wanted=wanted))
+
+    setattr(acceptance, "submit", submit)  # noqa: B010 - in the place of another
+
+
+def forgetting_people() -> None:
+    """Let a form open a case each time, and say that a case is withdrawn."""
+    setattr(challenge, "conclude", lambda *_: True)  # noqa: B010 - in the place of another
+    setattr(following, "withdraw", lambda *_: None)  # noqa: B010 - in the place of another
+
+
+def forgetting_agents() -> None:
+    """Take an envelope for a new one each time, and call nobody back."""
+    honest: Callable[..., Any] = vars(routes)["open_envelope"]
+
+    def opened(*arguments: Any) -> Any:
+        return replace(honest(*arguments), digest=secrets.token_hex(32))
+
+    setattr(routes, "open_envelope", opened)  # noqa: B010 - a name that it imports
+    setattr(routes, "follow", lambda *_: None)  # noqa: B010 - a name that it imports
+
+
+def unwitnessed() -> None:
+    """Store no quorum for a size that has a row."""
+    setattr(Rows, "_is_later", lambda *_: False)  # noqa: B010 - in the place of another
+    setattr(Rows, "witnessed", lambda *_: (10**6, ""))  # noqa: B010 - in the place of another
 
 
 def unclosed() -> None:
@@ -135,6 +176,10 @@ BROKEN = {
 }
 # Broken so that no fault is needed: the workload itself must show it.
 PLANTED = {
+    "table": half_heard,
+    "intake": forgetting_people,
+    "agent": forgetting_agents,
+    "late": unwitnessed,
     "case": unclosed,
     "round": unsettled,
     "network": careless,

@@ -12,7 +12,7 @@ import pytest
 
 from benchmarks.faults.campaign import KINDS
 from benchmarks.faults.layer import MODES
-from benchmarks.faults.schedule import every, places, schedule
+from benchmarks.faults.schedule import differing, every, places, schedule
 
 ROOT = Path(__file__).parents[2]
 
@@ -68,6 +68,16 @@ def test_a_followed_backup_without_its_pieces_is_a_loss() -> None:
 @pytest.mark.parametrize(
     ("workload", "kind", "said"),
     [
+        ("table", "lost", "sums has 39 rows"),
+        ("table", "lost", "forest has 39 rows"),
+        ("table", "lost", "vectors has 39 rows"),
+        ("table", "stuck", "117 records are left, and 3 tombstones"),
+        ("intake", "lost", "the requests of"),
+        ("intake", "duplicated", "0 forms were proven, and 2 cases began"),
+        ("intake", "stuck", "'received'"),
+        ("agent", "lost", "nobody was called back"),
+        ("agent", "duplicated", "4 cases began of 2 envelopes"),
+        ("late", "lost", "has no quorum"),
         ("case", "lost", "is not closed"),
         ("round", "lost", "another record of what it added"),
         ("network", "lost", "not that of the receipt"),
@@ -91,6 +101,17 @@ def test_the_parts_of_a_campaign_are_the_whole() -> None:
     together = [case for part in parts for case in part]
     assert len(together) == len(set(together))
     assert set(together) == set(schedule(calls))
+
+
+def test_on_another_database_files_apart_from_it_are_not_struck_again() -> None:
+    sites = {
+        "commit app/backup/a.py:1": 1,
+        "statement lethe/b.py:2": 2,
+        "fsync app/ledger/guard.py:3": 3,
+        "fsync app/backup/a.py:4": 4,
+        "write lethe/witness/heads.py:5": 5,
+    }
+    assert list(differing(sites).values()) == [1, 2, 3]
 
 
 def test_each_site_gets_each_mode_before_any_gets_one_twice() -> None:

@@ -71,8 +71,10 @@ def withdraw(services: Services, ref: str) -> None:
 
     Raises:
         NotWithdrawableError: Some can no longer be withdrawn.
+        UnpublishedError: All is stored, and cannot be signed yet.
         As `follow`.
     """
+    services.ledger.transact(lambda _: None)  # sent again: what the first call logged, too
     _proof(services, ref)
     with services.reading() as session:
         # Only those that were submitted with the case: it may also follow another case's.

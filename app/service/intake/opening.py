@@ -64,9 +64,12 @@ def confirm(
         IntakeSignatureError: The key did not sign the statement.
         IntakeLaterError: The case cannot be opened now; the code stays valid.
         PeopleChangedError: The database and the log disagree.
+        UnpublishedError: All is stored, and cannot be signed yet.
     """
     found = challenge.answer(services, ref, session, code)
     if found.case is not None:
+        # The call before may have failed after its commit: what it logged is not signed yet.
+        services.ledger.transact(lambda _: None)
         return found.case
     try:
         return _open(services, found, signed, service)

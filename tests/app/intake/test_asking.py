@@ -12,6 +12,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from sqlmodel import Session, select
 
 from app.api.http.attempts import Limits
+from app.ledger.guard import SigningGuard
 from app.service.desk.opening import open_case
 from app.service.intake.codes import issue
 from lethe.certificates.intake_receipt import check_receipt
@@ -129,6 +130,28 @@ def test_a_form_that_is_sent_again_does_nothing_twice(
         visitor.send("/intake/ask", hidden).status_code == 410
     )  # proven: nothing is shown again
     assert len(box.mails) == 1
+
+
+def test_a_case_that_is_not_signed_yet_is_shown_once_the_form_is_sent_again(
+    page: Installation, visitor: Visitor, box: Mailbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError("no room")
+
+    form = visitor.ask(ANN)
+    with monkeypatch.context() as failing:
+        failing.setattr(SigningGuard, "advance", full)
+        for _ in range(2):
+            assert visitor.confirm(form, box.code()).status_code == 503
+    case = Page(visitor.confirm(form, box.code()))
+    assert count(page, Case) == 1
+    code = case.case_code
+    with monkeypatch.context() as failing:
+        failing.setattr(SigningGuard, "advance", full)
+        for _ in range(2):
+            assert visitor.follow(code, "/intake/withdraw").status_code == 503
+    assert "You have withdrawn" in Page(visitor.follow(code, "/intake/withdraw")).text
+    page.check()
 
 
 def test_the_address_is_destroyed_once_it_is_proven(

@@ -13,6 +13,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from sqlalchemy import text
 from sqlmodel import Session, select
 
+from app.ledger.guard import SigningGuard
 from app.ledger.key_rows import key_rows
 from app.service.desk import decisions
 from lethe.signing.keys import public_pem
@@ -229,6 +230,28 @@ def test_the_same_envelope_is_one_request(agent: Agent) -> None:
     assert again == first
     assert agent.installation.services.ledger.latest().size == size
     assert agent.exercise()["request_id"] != first["request_id"]  # signed anew, asked anew
+
+
+def test_what_is_not_signed_yet_is_answered_once_it_is_sent_again(
+    agent: Agent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError("no room")
+
+    body = agent.sealed(agent.claims(**EXAMPLE))
+    with monkeypatch.context() as failing:
+        failing.setattr(SigningGuard, "advance", full)
+        for _ in range(2):
+            refused(agent.call("POST", body=body), 503, "send it again")
+    found = agent.call("POST", body=body)
+    assert found.status_code == 200, found.text
+    path, message = f"/{found.json()['request_id']}", agent.sealed({"reason": "x"})
+    with monkeypatch.context() as failing:
+        failing.setattr(SigningGuard, "advance", full)
+        for _ in range(2):
+            refused(agent.call("DELETE", path, message), 503, "send it again")
+    assert agent.call("DELETE", path, message).json()["status"] == "revoked"
+    agent.installation.check()
 
 
 def test_what_is_in_progress_can_be_revoked(agent: Agent) -> None:

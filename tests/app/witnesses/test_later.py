@@ -328,7 +328,7 @@ def test_two_at_once_store_it_once(
     monkeypatch.setattr(Rows, "add", add)
     with gathering(ledger, opened) as one, gathering(ledger, opened) as other:
         threads = [
-            threading.Thread(target=lambda each=each: said.append(each.round()))  # type: ignore[misc]
+            threading.Thread(target=lambda each=each: said.append(each.round()))
             for each in (one, other)
         ]
         for thread in threads:
