@@ -31,13 +31,15 @@ LastEventId = Annotated[
 class Following(StreamingResponse):
     """A stream that holds its place from before its head until its end."""
 
-    def __init__(self, streams: stream.Streams, what: str, body: AsyncIterator[bytes]) -> None:
+    def __init__(
+        self, streams: stream.Streams, what: str, body: AsyncIterator[bytes], *, staff: bool
+    ) -> None:
         super().__init__(body, headers=HEADERS)
-        self._streams, self._what = streams, what
+        self._streams, self._what, self._staff = streams, what, staff
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer. Raises BusyError, before the head, when there is no place."""
-        with self._streams.place(self._what):
+        with self._streams.place(self._what, staff=self._staff):
             await super().__call__(scope, receive, send)
 
 
@@ -71,15 +73,20 @@ async def follow_case(
             keys.authorise(session, authorization, ("operator",))
         return stream.of_case(services, ref, after)
 
-    return await _follow(request, ref, read, last_event_id)
+    return await _follow(request, ref, read, last_event_id, staff=True)
 
 
 async def _follow(
-    request: Request, what: str, read: Callable[[int], stream.News], last: str | None
+    request: Request,
+    what: str,
+    read: Callable[[int], stream.News],
+    last: str | None,
+    *,
+    staff: bool = False,
 ) -> Response:
     after = int(last) if last is not None and last.isascii() and last.isdigit() else -1
     first = await run_in_threadpool(read, after)
     if after >= 0 and first.ended and not first.items:
         return Response(status_code=204)  # WHATWG HTML 9.2: connect no more
     streams: stream.Streams = request.app.state.streams
-    return Following(streams, what, stream.follow(streams, read, after, first))
+    return Following(streams, what, stream.follow(streams, read, after, first), staff=staff)

@@ -32,7 +32,9 @@ FIRST_POLL_S, POLL_S, POLL_GROWTH = 0.1, 1.0, 1.3  # an erasure takes about 0.3 
 BEAT_S = 15.0  # proxies close silent connections, often after 30 s
 LIFE_S = 3600.0
 MOST_EACH = 5  # of one request, so that the holder of its id cannot take all places
-MOST = 100  # streams of one process, each of which reads once in POLL_S or more often
+# Streams of one process, each of which reads once in POLL_S or more often: of requests, and as
+# many of cases, so that requesters cannot keep operators out.
+MOST = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,28 +52,30 @@ class Streams:
 
     def __init__(self) -> None:
         self.open: Counter[str] = Counter()  # by what is followed
+        self.of_staff: Counter[str] = Counter()  # the same, of operators
         self.ending = False
         self._counting = threading.Lock()
 
     @contextmanager
-    def place(self, what: str) -> Iterator[None]:
-        """Hold a place for a stream in the block.
+    def place(self, what: str, *, staff: bool = False) -> Iterator[None]:
+        """Hold a place for a stream in the block; staff: one of those for operators.
 
         Raises BusyError if there are MOST, or MOST_EACH of `what`, or the process is ending.
         """
+        held = self.of_staff if staff else self.open
         with self._counting:
-            full = self.open.total() >= MOST or self.open[what] >= MOST_EACH
+            full = held.total() >= MOST or held[what] >= MOST_EACH
             if full or self.ending:
                 raise BusyError(
                     "too many streams are open: ask again later, or ask for the state"
                 )
-            self.open[what] += 1
+            held[what] += 1
         try:
             yield
         finally:
             with self._counting:
-                self.open[what] -= 1
-                self.open += Counter()  # removes zero counts
+                held[what] -= 1
+                held += Counter()  # removes zero counts
 
     def end(self) -> None:
         """End all streams: an open one would delay the end of the process."""

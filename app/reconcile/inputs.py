@@ -53,6 +53,7 @@ from models import (
 from models.database.session import read_by_id
 
 VERSION = "model.version"
+QUARANTINED, RELEASED = "model.quarantined", "model.released"
 ENTRIES = 500  # in memory at once
 
 
@@ -200,6 +201,13 @@ def is_of_upload(
     except SealError:  # the model's key belongs to another reference
         return False
     return leaf.digests.get(UPLOAD) == tag
+
+
+def is_quarantined(ledger: Ledger, ref: str) -> bool:
+    """Return whether a model is out of service by the log. Raises as `model_events`."""
+    ends = [model_events(ledger, ref, event) for event in (QUARANTINED, RELEASED)]
+    went, came = (found[len(found) - 1][0] if len(found) else -1 for found in ends)
+    return went > came
 
 
 def was_learned(ledger: Ledger, session: Session, tag: str, after: int) -> bool:

@@ -11,6 +11,7 @@ from typing import Any
 
 from app.ledger.journal import record_request_event
 from app.ledger.transaction import Transaction
+from app.reconcile.inputs import is_quarantined
 from app.reconcile.judgement import ATTEMPT, METHOD
 from app.retained_pages import RetainedSet
 from app.service.context import Services
@@ -39,6 +40,10 @@ from workers.updates import draft
 from workers.updates.draft import DRAFT, Draft, RewrittenBlock, ShreddedArtifact
 from workers.updates.update import StoredBlock, Update, UpdateResult, earlier_seconds
 
+OUT_OF_SERVICE = (
+    "the log has the model as out of service, the database as ready: run `lethe log fsck`, and "
+    "find out who writes to the database"
+)
 NOT_MEASURED = VersionFigure()  # for a model without held-out rows
 FIRST = 1  # the attempt of a request whose records are still in the training set
 KEPT = ("batch", "data", "dropped")  # parameters that a later attempt does not change
@@ -64,6 +69,8 @@ class Published:
 def unchanged(job: JobContext, tx: Transaction, base: int | None) -> Model:
     """Return the model's row, if it is still as registered and at the version computed from.
 
+    Nor is anything published of a model that is out of service by the log, unless it is mended.
+
     Two rows without versions that swap their references each match a registration: so the
     reference must be the one that was computed for.
 
@@ -76,6 +83,8 @@ def unchanged(job: JobContext, tx: Transaction, base: int | None) -> Model:
     model = as_registered(job.services.ledger, tx.session, lease.model_id, mends=mends)
     if model.ref != job.model.ref:
         raise OtherModelError(EXCHANGED)
+    if not mends and is_quarantined(job.services.ledger, model.ref):
+        raise OtherModelError(OUT_OF_SERVICE)
     if model.current_version != base:
         raise LeaseLostError(lease.job_id)
     return model

@@ -14,7 +14,7 @@ from app import retained_pages
 from app.ledger.journal import digests_of, stored_digest
 from app.reconcile.deleted import REGISTERED, VERSION, check_deletion
 from app.reconcile.findings import FsckReport
-from app.reconcile.inputs import check_held_out
+from app.reconcile.inputs import QUARANTINED, RELEASED, check_held_out
 from app.reconcile.model_events import CLOSED
 from lethe.certificates.errors import RemovalError
 from lethe.certificates.evidence import record_commitment
@@ -23,7 +23,6 @@ from lethe.log.entries import MODEL_EVENT, EntryError, Leaf, parse_leaf
 from models import Artifact, ErasureRequest, LogEntry, Model, ModelVersion, Record, RetainedPage
 
 FETCH = 1000  # rows in memory at once
-QUARANTINED, RELEASED = "model.quarantined", "model.released"
 
 
 def check_models(session: Session, report: FsckReport, first: int) -> None:

@@ -128,6 +128,23 @@ def test_streams_are_bounded_and_end_with_their_process(
     problem(ready.caller.http.get(path), 503, "busy")
 
 
+def test_requesters_do_not_keep_operators_out(
+    ready: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Holders of twenty requests take all places, each for an hour."""
+    request = ready.caller.erase_records("r5").json()["id"]
+    streams = ready.caller.http.app.state.streams  # type: ignore[attr-defined]
+    monkeypatch.setattr(stream, "MOST", 1)
+    monkeypatch.setattr(stream, "LIFE_S", 0.2)
+    with streams.place("another"):
+        problem(ready.caller.http.get(f"/v1/requests/{request}/events"), 503, "busy")
+        path = f"/v1/cases/{request}/events"
+        assert ready.caller.operator("GET", path).status_code == 200
+        with streams.place("a case", staff=True):
+            problem(ready.caller.operator("GET", path), 503, "busy")
+    assert not streams.of_staff
+
+
 @pytest.mark.parametrize("leaves_first", [False, True], ids=["in the midst", "at once"])
 def test_of_many_opened_at_once_as_many_as_allowed_are_open(
     ready: Installation, monkeypatch: pytest.MonkeyPatch, leaves_first: bool

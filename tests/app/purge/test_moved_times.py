@@ -1,6 +1,7 @@
 """Tables that say of a retention what the log does not: nothing is destroyed, nothing signed."""
 
 import json
+from hashlib import sha256
 from typing import Any
 
 import pytest
@@ -14,7 +15,8 @@ from app.reconcile.holds import HoldsChangedError
 from app.service.desk import decisions as desk
 from app.service.desk import people
 from lethe.catalogue import RETAINED
-from models import Artifact, Case, ErasureRequest, Verification
+from lethe.certificates.evidence import SCORES
+from models import Artifact, Case, ErasureRequest, RequestEvent, Verification
 from tests.app.purge.test_retention import BOTH, certified, entries, late
 from tests.app.service.test_deletion import ANN
 from tests.installation import Installation
@@ -134,6 +136,36 @@ def test_held_evidence_is_not_destroyed_as_evidence_that_was_put_back(
     file.write_bytes(sealed)
     assert retention.run(late(ready)).removed == {"evidence": 1}
     assert evidence_of(ready, first).wrapped_key is None
+
+
+def test_held_scores_are_not_destroyed_with_evidence_that_was_put_back(
+    ready: Installation,
+) -> None:
+    """The row of a held request's judgement is moved to the request that has no scope left."""
+    first = certified(ready, "r1")
+    before = evidence_of(ready, first)
+    file = ready.settings.data_dir / "artifacts" / before.id
+    sealed = file.read_bytes()
+    assert retention.run(late(ready)).removed == BOTH
+    second = certified(ready, "r2")
+    hold(ready, second)
+    with Session(ready.services.engine) as session:
+        kept = ready.services.artifacts.put(session, SCORES, b"scores").id
+        judged = session.exec(
+            select(RequestEvent).where(
+                RequestEvent.request_id == second, RequestEvent.event == "request.verified"
+            )
+        ).one()
+        judged.payload = {**judged.payload, SCORES: sha256(b"scores").hexdigest()}
+        judged.request_id = first
+        session.commit()
+    put_back = "UPDATE artifacts SET wrapped_key = :key WHERE id = :id"
+    write(ready, put_back, key=before.wrapped_key, id=before.id)
+    file.write_bytes(sealed)
+    assert retention.run(late(ready)).removed == {"evidence": 1}
+    assert evidence_of(ready, first).wrapped_key is None
+    with Session(ready.services.engine) as session:
+        assert session.get_one(Artifact, kept).wrapped_key is not None
 
 
 @pytest.mark.parametrize("state", ["certified", "refused", "withdrawn"])

@@ -80,6 +80,29 @@ def test_an_answer_that_commits_as_the_round_ends_is_shredded(silos: Silos) -> N
     silos.assert_clean()
 
 
+@pytest.mark.parametrize("column", ["answer_id", "task_id"])
+def test_a_row_that_names_another_file_destroys_nothing(silos: Silos, column: str) -> None:
+    """The end of a round and the sweep alike: such as a model's file, or held evidence."""
+    with Session(silos.services.engine) as session:
+        kept = silos.services.artifacts.put(session, "evidence", b"under a legal hold").id
+        session.commit()
+    for end in ("settled", "swept"):
+        row = post(silos)
+        with silos.services.engine.begin() as connection:
+            planted = (
+                f"UPDATE silo_tasks SET {column} = :id, created_at = '2020-01-01 00:00:00'"
+            )
+            connection.execute(text(planted), {"id": kept})
+        if end == "settled":
+            table.settle(silos.services, [row])
+        else:
+            table.sweep(silos.services)
+        assert silos.rows() == []
+        with silos.services.reading() as session:
+            found = silos.services.artifacts.get(session, kept)
+        assert found == b"under a legal hold"
+
+
 def test_a_message_that_comes_after_the_end_does_nothing(silos: Silos) -> None:
     row = post(silos)
     table.settle(silos.services, [row])

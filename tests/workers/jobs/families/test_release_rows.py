@@ -68,13 +68,13 @@ def test_the_answer_to_another_release_is_not_subtracted(installation: Installat
     """
     remote = Remote(installation)
     wanted = ["r2", "r17"]
-    first, second = (remote.rows.records.index(one) for one in wanted)
-    assert remote.rows.labels[first] == remote.rows.labels[second]
+    one, two = (remote.rows.records.index(record) for record in wanted)
+    assert remote.rows.labels[one] == remote.rows.labels[two]
     here = np.rint(remote.rows.features / UNIT)
-    here[second] += (here[first] - here[second]) % 4
-    there, apart = here.copy(), (here[first] - here[second]) / 4
-    there[first] -= apart
-    there[second] += apart
+    here[two] += (here[one] - here[two]) % 4
+    there, apart = here.copy(), (here[one] - here[two]) / 4
+    there[one] -= apart
+    there[two] += apart
     remote.rows = replace(remote.rows, features=(here * UNIT).astype(np.float32))
     remote.register()
     remote.contribute_all()
