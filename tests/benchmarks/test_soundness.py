@@ -204,7 +204,7 @@ def test_the_page_keeps_its_prose(tmp_path: Path) -> None:
         report.write_page(results(*SAMPLE), page)
 
 
-def committed(document: dict[str, Any]) -> Results:
+def committed(document: dict[str, Any]) -> SoundnessResults:
     """The results of a JSON document, as far as the page is made of them."""
     names = {field.name for field in fields(Rate)}
     rates = [
@@ -221,7 +221,7 @@ def committed(document: dict[str, Any]) -> Results:
         SimpleNamespace(setting=name, gap=gap)
         for name, gap in document["least_gap_points"].items()
     ]
-    return Results(
+    return SoundnessResults(
         document["quick"],
         document["machine"],
         rates,

@@ -71,7 +71,8 @@ def _read(path: Path) -> NDArray[np.uint8]:
                 raise DatasetError("an image has more than 8 bits for each channel")
             wanted = grey.get(mode, "RGB")
             array = np.array(image if mode == wanted else image.convert(wanted))
-    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError):
+    # IndexError: of a file without image data, from Pillow's `verify`.
+    except (OSError, SyntaxError, ValueError, IndexError, Image.DecompressionBombError):
         raise DatasetError("a PNG file is damaged or missing: save it again") from None
     return array.astype(np.uint8).reshape(*array.shape[:2], -1)
 

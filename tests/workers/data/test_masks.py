@@ -83,6 +83,9 @@ def break_folder(root: Path, how: str) -> None:
         image.write_bytes(image.read_bytes()[:50])
     elif how == "empty":
         image.write_bytes(b"")
+    elif how == "without image data":
+        data = image.read_bytes()  # signature and header are 33 bytes, the end is 12
+        image.write_bytes(data[:33] + data[-12:])
     elif how == "another format":
         Image.fromarray(PICTURE).save(root / "a.bmp")
         image.write_bytes((root / "a.bmp").read_bytes())
@@ -107,6 +110,7 @@ def break_folder(root: Path, how: str) -> None:
         ("sixteen bits", "8 bits"),
         ("cut", "PNG"),
         ("empty", "PNG"),
+        ("without image data", "PNG"),
         ("another format", "PNG"),
         ("claims to be enormous", "PNG|pixels"),
     ],
