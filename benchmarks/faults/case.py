@@ -262,7 +262,7 @@ def do_in(made: Installation, workload: Workload, tell: Tell) -> None:
 def opened(settings: Settings, key: PrivateKey) -> Iterator[Installation]:
     """Open an installation as a process that starts; close what it must not leave open."""
     if settings.intake:  # its routes are not those that the beginning compiled for all
-        installation._routes.clear()
+        installation.routes.clear()
     with install(settings) as made:
         made.caller.key = key
         yield made

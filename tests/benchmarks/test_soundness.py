@@ -16,7 +16,7 @@ from benchmarks.common import ProblemSize
 from benchmarks.soundness import __main__ as program
 from benchmarks.soundness import costs, exact, journal, methods, report, retrained, worlds
 from benchmarks.soundness.__main__ import FEW_RUNS, Amount, main
-from benchmarks.soundness.costs import Cost
+from benchmarks.soundness.costs import VerdictCost
 from benchmarks.soundness.empirical import Facts
 from benchmarks.soundness.journal import Block, Journal
 from benchmarks.soundness.providers import CHEATS, HONEST, is_honest
@@ -226,7 +226,7 @@ def committed(document: dict[str, Any]) -> SoundnessResults:
         document["machine"],
         rates,
         gaps,
-        [Cost(**cost) for cost in document["costs"]],
+        [VerdictCost(**cost) for cost in document["costs"]],
         document["powerful"],
         document["edge"],
     )

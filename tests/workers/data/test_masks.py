@@ -84,8 +84,8 @@ def break_folder(root: Path, how: str) -> None:
     elif how == "empty":
         image.write_bytes(b"")
     elif how == "without image data":
-        data = image.read_bytes()  # signature and header are 33 bytes, the end is 12
-        image.write_bytes(data[:33] + data[-12:])
+        whole = image.read_bytes()  # signature and header are 33 bytes, the end is 12
+        image.write_bytes(whole[:33] + whole[-12:])
     elif how == "another format":
         Image.fromarray(PICTURE).save(root / "a.bmp")
         image.write_bytes((root / "a.bmp").read_bytes())

@@ -11,11 +11,11 @@ from sqlalchemy import text
 from sqlmodel import Session, select
 
 from models import Record, Release
-from tests.installation import Installation
+from tests.installation import Installation, head, predicate, state
 from tests.remote import NPZ, Remote
 from tests.small import MODEL
 from tests.workers.jobs.families.test_statistics_hazards import drop_for
-from tests.workers.jobs.families.test_statistics_model import erase, head, predicate, state
+from tests.workers.jobs.families.test_statistics_model import erase
 from workers.secure_sum.local import message_of
 
 OTHER = "other"

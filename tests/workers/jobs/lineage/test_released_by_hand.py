@@ -6,9 +6,9 @@ from sqlalchemy import text
 from sqlmodel import Session, select
 
 from models import Contribution, Model
-from tests.installation import Installation
+from tests.installation import Installation, state
 from tests.small import Caller, pack, rows
-from tests.workers.jobs.attempts.test_decisions import decide, spoil, state
+from tests.workers.jobs.attempts.test_decisions import decide, spoil
 from workers.jobs.publish import OUT_OF_SERVICE
 
 
