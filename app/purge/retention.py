@@ -261,7 +261,7 @@ def destroy_evidence(services: Services, tx: Transaction, request: ErasureReques
     """Destroy the evidence and the scores of a request; return its ref."""
     session = tx.session
     found = session.get_one(Verification, request.id)
-    services.artifacts.shred(session, found.evidence_id)
+    services.artifacts.shred(session, found.evidence_id, "evidence")
     if not request.event_key:  # put back: a row with scores is another request's
         return request.ref
     query = select(RequestEvent).where(RequestEvent.request_id == request.id)

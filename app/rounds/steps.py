@@ -196,7 +196,7 @@ def close_round(services: Services, tx: Transaction, row: Round, state: str) -> 
         for step in STEPS:
             artifact = message_id(member, step)
             if artifact is not None:
-                services.artifacts.shred(tx.session, artifact)
+                services.artifacts.shred(tx.session, artifact, "round-message")
         member.statement = None
         member.client = ""  # the member's key still names the client
     row.state, row.closed_at = state, tx.now

@@ -177,16 +177,16 @@ def _destroy_inputs(services: Services, session: Session, job: Job) -> None:
     """Destroy the inputs of the job's later stages, except those that other jobs share."""
     _forget_stage(services, session, job)
     if job.draft_id is not None:
-        services.artifacts.shred(session, job.draft_id)
+        services.artifacts.shred(session, job.draft_id, "draft")
     others = select(Job.id).where(
         Job.before_id == job.before_id, Job.id != job.id, col(Job.done_at).is_(None)
     )
     if job.before_id is not None and session.exec(others).first() is None:
-        services.artifacts.shred(session, job.before_id)
+        services.artifacts.shred(session, job.before_id, "before")
 
 
 def _forget_stage(services: Services, session: Session, job: Job) -> None:
     """Destroy the checkpoint that a stage would have resumed from."""
     if job.checkpoint_id is not None:
-        services.artifacts.shred(session, job.checkpoint_id)
+        services.artifacts.shred(session, job.checkpoint_id, "checkpoint")
         job.checkpoint_id = None

@@ -209,7 +209,7 @@ def close_releases(services: Services, tx: Transaction, *requests: str) -> None:
 def shred_answer(services: Services, session: Session, release: Release) -> None:
     """Destroy the key of a client's answer; its digest still identifies a repeated one."""
     if release.upload_id is not None:
-        services.artifacts.shred(session, release.upload_id)
+        services.artifacts.shred(session, release.upload_id, "release")
         release.upload_id = None
 
 

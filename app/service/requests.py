@@ -164,7 +164,7 @@ def end_releases(services: Services, tx: Transaction, request: ErasureRequest) -
         select(Release).where(Release.request_id == request.id, Release.state != "done")
     ).all():
         if release.upload_id is not None:
-            services.artifacts.shred(tx.session, release.upload_id)
+            services.artifacts.shred(tx.session, release.upload_id, "release")
             release.upload_id = None
         release.state = "done"
 

@@ -9,6 +9,7 @@ artifacts and among millions.
 """
 
 import hashlib
+import logging
 import os
 import threading
 import time
@@ -42,6 +43,8 @@ from lethe.files import PARTIAL, open_durably, open_plain, sync_directory, write
 from models import Artifact
 from models.database.session import CHUNK, chunks, read_by_id, reading, unsynced
 from models.database.types import clock
+
+log = logging.getLogger(__name__)
 
 GRACE = timedelta(hours=1)  # longer than any transaction between a file and its row
 OVERHEAD = NONCE_SIZE + TAG_SIZE  # bytes of a file in addition to its content
@@ -200,12 +203,19 @@ class ArtifactStore:
         """
         self._unwrapped(session, artifact_id)
 
-    def shred(self, session: Session, artifact_id: str) -> str:
+    def shred(self, session: Session, artifact_id: str, *kinds: str) -> str | None:
         """Destroy the key in the caller's transaction, and return the content's digest.
+
+        kinds: of these alone, where a column that nothing else confirms names the artifact.
+        Whoever writes the column must not choose what is destroyed: an artifact of another kind
+        is kept, and None returned.
 
         Idempotent. Call `unlink_shredded` after the commit, and `app.vault.scrub` for old row
         versions in the database. Raises NotStoredError: there is no such artifact.
         """
+        if kinds and _find(session, artifact_id).kind not in kinds:
+            log.error("a row named a file of another kind to destroy: it is kept")
+            return None
         return self.shred_all(session, [artifact_id])[0]
 
     def shred_all(self, session: Session, artifact_ids: Sequence[str]) -> list[str]:

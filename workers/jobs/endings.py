@@ -15,8 +15,9 @@ from app.service.releases import close_releases
 from app.service.requests import close
 from models import Contribution, ErasureRequest, Job, Model
 from workers.families import base as family
-from workers.leases.checkpoints import release_before
+from workers.leases.checkpoints import CHECKPOINT, release_before
 from workers.leases.lease import JobContext, Lease, advance, held_job
+from workers.updates.draft import DRAFT
 
 
 def refuse(leased: JobContext, reason: str) -> None:
@@ -38,9 +39,9 @@ def fail(
     The reason is shown to the requester.
     """
     if job.draft_id is not None:
-        services.artifacts.shred(tx.session, job.draft_id)
+        services.artifacts.shred(tx.session, job.draft_id, DRAFT)
     if job.checkpoint_id is not None:
-        services.artifacts.shred(tx.session, job.checkpoint_id)
+        services.artifacts.shred(tx.session, job.checkpoint_id, CHECKPOINT)
         job.checkpoint_id = None
     release_before(services, tx, job)
     if job.request_id is not None:
@@ -59,7 +60,7 @@ def fail(
         return
     contribution = tx.session.get_one(Contribution, job.contribution_id)
     contribution.state, contribution.failure = "failed", reason
-    services.artifacts.shred(tx.session, contribution.upload_id)
+    services.artifacts.shred(tx.session, contribution.upload_id, "upload")
     if model.current_version is None and kind.registered_with_rows(model):
         model.state, model.failure = "failed", reason
     record_model_event(tx, model.ref, "contribution.failed", {})

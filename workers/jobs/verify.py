@@ -194,7 +194,7 @@ def _record(
     if refuted is None:
         tx.insert(Verification, found.model_dump())
     else:  # the previous attempt's verdict
-        versions.shred(services, session, refuted.evidence_id)
+        versions.shred(services, session, refuted.evidence_id, "evidence")
         found = session.merge(found)
     payload = {
         "result": report.result,

@@ -20,6 +20,7 @@ from models import Job
 from workers.leases.lease import JobContext, held_job
 
 Log = Callable[[Transaction, bytes], None]
+CHECKPOINT, BEFORE = "checkpoint", "before"  # of artifacts
 
 
 def load(job: JobContext) -> bytes | None:
@@ -49,8 +50,8 @@ def _keep(job: JobContext, data: bytes, log: Log | None = None) -> None:
         if log is not None:
             log(tx, data)
         if row.checkpoint_id is not None:
-            artifacts.shred(tx.session, row.checkpoint_id)
-        row.checkpoint_id = artifacts.put(tx.session, "checkpoint", data).id
+            artifacts.shred(tx.session, row.checkpoint_id, CHECKPOINT)
+        row.checkpoint_id = artifacts.put(tx.session, CHECKPOINT, data).id
         row.deaths = 1  # the running try counts as the first: the dead workers made progress
 
     job.services.ledger.transact(effect, checkpoint=log is not None)
@@ -78,14 +79,14 @@ def let_go(job: JobContext, tx: Transaction) -> None:
     """Destroy the checkpoint in the transaction that ends the stage."""
     row = held_job(tx, job.lease)
     if row.checkpoint_id is not None:
-        job.services.artifacts.shred(tx.session, row.checkpoint_id)
+        job.services.artifacts.shred(tx.session, row.checkpoint_id, CHECKPOINT)
         row.checkpoint_id = None
         tx.session.flush()
 
 
 def keep_before(services: Services, tx: Transaction, data: bytes | None) -> str | None:
     """Seal the model from before an update; return the artifact's id."""
-    return None if data is None else services.artifacts.put(tx.session, "before", data).id
+    return None if data is None else services.artifacts.put(tx.session, BEFORE, data).id
 
 
 def release_before(
@@ -104,7 +105,7 @@ def release_before(
             col(Job.done_at).is_(None),
         )
         if tx.session.exec(others).first() is None:
-            services.artifacts.shred(tx.session, artifact_id)
+            services.artifacts.shred(tx.session, artifact_id, BEFORE)
 
 
 def drop_before(services: Services, session: Session, job_id: str) -> None:
@@ -115,7 +116,7 @@ def drop_before(services: Services, session: Session, job_id: str) -> None:
     for job in session.exec(select(Job).where(Job.before_id == before_id)):
         job.before_id = None
     session.flush()
-    services.artifacts.shred(session, before_id)
+    services.artifacts.shred(session, before_id, BEFORE)
 
 
 def clean(services: Services) -> None:

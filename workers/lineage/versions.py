@@ -188,11 +188,17 @@ def record_repeated(tx: Transaction, model: Model, version: ModelVersion) -> Non
     record_model_event(tx, model.ref, REPEATED, digests)
 
 
-def shred(services: Services, session: Session, artifact_id: str) -> ShreddedArtifact | None:
-    """Destroy an artifact's key; return None if it was already destroyed."""
+def shred(
+    services: Services, session: Session, artifact_id: str, *kinds: str
+) -> ShreddedArtifact | None:
+    """Destroy an artifact's key; return None if it was already destroyed, or is kept.
+
+    kinds: as in `ArtifactStore.shred`.
+    """
     if session.get_one(Artifact, artifact_id).wrapped_key is None:
         return None
-    return ShreddedArtifact(artifact_id, services.artifacts.shred(session, artifact_id))
+    digest = services.artifacts.shred(session, artifact_id, *kinds)
+    return None if digest is None else ShreddedArtifact(artifact_id, digest)
 
 
 def find_subject(session: Session, model_id: int, owner: Owner) -> Subject | None:

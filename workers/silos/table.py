@@ -4,7 +4,6 @@ Each step is its own transaction outside the log's lock: nothing here is a log e
 task or an answer is a file of megabytes that is durable before its row.
 """
 
-import logging
 import uuid
 from collections.abc import Collection
 from datetime import timedelta
@@ -16,8 +15,6 @@ from app.service.context import Services
 from models import Artifact, Job, SiloTask
 from models.database.session import CHUNK, read_by_id
 from models.database.types import clock
-
-log = logging.getLogger(__name__)
 
 TASK, ANSWER = "silo-task", "silo-answer"  # kinds of artifacts
 OF_ROUNDS = (TASK, ANSWER, "checkpoint")  # new ones in each round
@@ -156,10 +153,7 @@ def _remove(services: Services, condition: ColumnElement[bool]) -> None:
         )
         artifacts = [name for pair in deleted.all() for name in pair if name is not None]
         for artifact in read_by_id(session, Artifact, artifacts):
-            if artifact.kind in (TASK, ANSWER):
-                services.artifacts.shred(session, artifact.id)
-            else:  # whoever writes this table must not choose what is destroyed
-                log.error("a row of silo_tasks named a file of another kind: it is kept")
+            services.artifacts.shred(session, artifact.id, TASK, ANSWER)
         session.commit()
     if artifacts:
         services.artifacts.unlink_shredded(services.engine)

@@ -203,6 +203,19 @@ def test_what_was_shredded_is_gone_for_good_and_its_digest_remains(
     assert refused.value.status == 410
 
 
+def test_only_the_kinds_that_a_caller_names_are_shredded(
+    engine: Engine, store: ArtifactStore
+) -> None:
+    artifact_id = put(engine, store)
+    with Session(engine) as session:
+        kind = session.get_one(Artifact, artifact_id).kind
+        assert store.shred(session, artifact_id, "another", "a third") is None
+        session.commit()
+    assert get(engine, store, artifact_id) == DATA
+    with Session(engine) as session:
+        assert store.shred(session, artifact_id, "another", kind) is not None
+
+
 def test_shredding_is_undone_with_its_transaction(engine: Engine, store: ArtifactStore) -> None:
     artifact_id = put(engine, store)
     with Session(engine) as session:

@@ -100,7 +100,7 @@ def _settle_one(services: Services, round_id: str) -> None:
 
 def _settle(services: Services, tx: Transaction, row: Round) -> None:
     if row.transcript_id is not None and _is_settled(tx.session, row):
-        services.artifacts.shred(tx.session, row.transcript_id)
+        services.artifacts.shred(tx.session, row.transcript_id, "round")
         row.transcript_id = None
         tx.session.flush()
 

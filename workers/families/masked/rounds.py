@@ -79,7 +79,7 @@ def _shred_counts(
     counted = counted_round(session, model_id)
     if counted is None or counted.counts_id is None:
         return []
-    done = versions.shred(services, session, counted.counts_id)
+    done = versions.shred(services, session, counted.counts_id, "counts")
     counted.counts_id = None
     session.flush()
     return [done] if done is not None else []
