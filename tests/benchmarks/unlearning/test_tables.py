@@ -166,7 +166,7 @@ def test_why_no_row_is_without_causal_weights_depends_on_who_leaves() -> None:
         text = kcu_ablations.table4(of(records, setting))
         [row] = [line for line in text.splitlines() if "w/o causal weighting" in line]
         assert f"| not run: {said}" in row
-        assert ("both leaving clients have one" in text) == (setting == "two")
+        assert ("each of the two leaving clients has one" in text) == (setting == "two")
 
 
 def test_the_table_of_sizes_counts_the_network_it_times_and_says_where() -> None:
