@@ -210,7 +210,7 @@ class Gatherer:
         whole = f"{text}\n{own}{''.join(cosigned.values())}"
         if self._policy.is_met(cosigned.keys()):
             return is_new and self._rows.add("quorum", checkpoint.size, whole)
-        if self._fails_open and self._waited():
+        if self._fails_open and self.waited():
             return self._rows.add("without", checkpoint.size, whole)
         return False
 
@@ -223,7 +223,7 @@ class Gatherer:
         found = ((keys.get((line.name, line.key_id)), line) for line in lines)
         return {key.vkey: line.text for key, line in found if key and stored == text}
 
-    def _waited(self) -> bool:
+    def waited(self) -> bool:
         """Return whether a certificate has waited for a quorum for long enough."""
         with Session(reading(self._ledger.engine)) as session:
             last = self._rows.last(session)

@@ -65,7 +65,7 @@ class Rows:
     def lacks_quorum(self, session: Session, size: int) -> bool:
         """Return whether a quorum for the log's last size would be new."""
         last = self.last(session)
-        return last is None or last.size < size or self._is_later(session, last, size)
+        return last is None or last.size < size or self.is_later(session, last, size)
 
     def note_for(self, session: Session, index: int) -> str | None:
         """Return the note that the certificate with entry `index` carries.
@@ -110,7 +110,7 @@ class Rows:
                 return False
             row = WitnessedCheckpoint(size=size, kind=kind, note=note, mac="")
             if last is not None and last.size >= size:
-                if kind != "quorum" or not self._is_later(tx.session, last, size):
+                if kind != "quorum" or not self.is_later(tx.session, last, size):
                     return False
                 if split_note(last.note)[0] != split_note(note)[0]:
                     return False  # lines over another tree are added to none
@@ -122,7 +122,7 @@ class Rows:
 
         return self._ledger.transact(effect, checkpoint=False)
 
-    def _is_later(self, session: Session, last: WitnessedCheckpoint, size: int) -> bool:
+    def is_later(self, session: Session, last: WitnessedCheckpoint, size: int) -> bool:
         """Return whether a quorum for `size` would be stored beside the last row."""
         if last.size != size or size == 0 or last.kind not in ("began", "without"):
             return False

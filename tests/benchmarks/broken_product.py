@@ -101,7 +101,7 @@ def forgetting_agents() -> None:
 
 def unwitnessed() -> None:
     """Store no quorum for a size that has a row."""
-    setattr(Rows, "_is_later", lambda *_: False)  # noqa: B010 - in the place of another
+    setattr(Rows, "is_later", lambda *_: False)  # noqa: B010 - in the place of another
     setattr(Rows, "witnessed", lambda *_: (10**6, ""))  # noqa: B010 - in the place of another
 
 

@@ -106,13 +106,12 @@ def opened(witnesses: Witnesses, settings: Settings) -> Settings:
 
 
 @pytest.fixture
-def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+def impatient(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
     """Some certificate waits: samples of entries have none."""
-    monkeypatch.setattr(Gatherer, "_waited", lambda self: not _has_row(self))
+    monkeypatch.setattr(Gatherer, "waited", lambda _: not _has_row(ledger))
 
 
-def _has_row(gatherer: Any) -> bool:
-    ledger = gatherer._ledger
+def _has_row(ledger: Ledger) -> bool:
     with Session(ledger.engine) as session:
         last = Rows(ledger).last(session)
         return last is not None and last.size == ledger.size(session)
