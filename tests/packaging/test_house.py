@@ -28,6 +28,9 @@ DESCRIBED = METHODS.keys() | DATA.keys() | set(get_args(ModelKind))
 DESCRIBE = ("lethe.catalogue", "lethe.estimators.", "app.schemas.families.")
 ASK = ("lethe.", "app.", "workers.jobs.")
 STEP = re.compile(r"\b(step|state)\b")  # of a round: one of them is called masked
+# In tests: own members, and private names that other libraries document or offer no other way to.
+OWN = ("self", "cls", "os", "sys")
+LIBRARIES = ("_replace", "_asdict", "_transport", "_compiled_cache", "_attributes", "_fields_")
 SWITCHES_LEFT = {
     "app.vault.master": "has_noise reads the settings of the two methods that add noise",
 }
@@ -200,3 +203,47 @@ def test_a_planted_name_is_seen_in_its_package_alone(files: Files) -> None:
 
 def parsed(texts: dict[str, str]) -> Files:
     return {name: ast.parse(text) for name, text in texts.items()}
+
+
+def private_uses(file: ast.Module) -> Iterator[str]:
+    """Yield the private names of others that a test imports, reads or replaces.
+
+    Not those of its own classes, and not the public methods of a named tuple.
+    """
+    for node in ast.walk(file):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            if node.module.partition(".")[0] in (*PACKAGES, "migrations", "benchmarks"):
+                yield from (one.name for one in node.names if is_private(one.name))
+        elif isinstance(node, ast.Attribute) and is_private(node.attr):
+            if not (isinstance(node.value, ast.Name) and node.value.id in OWN):
+                yield node.attr
+        elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith(("attr", "patch")):
+            for one in node.args:
+                if isinstance(one, ast.Constant) and isinstance(one.value, str):
+                    name = one.value.rpartition(".")[2]
+                    yield from [name] if is_private(name) else []
+
+
+def is_private(name: str) -> bool:
+    return name.startswith("_") and not name.startswith("__") and name not in LIBRARIES
+
+
+def test_tests_use_public_names_only() -> None:
+    """A private name may change without a test of behaviour noticing, and should."""
+    tests = (REPOSITORY / "tests").rglob("*.py")
+    found = {path.name: [*private_uses(ast.parse(path.read_text()))] for path in tests}
+    assert {name: uses for name, uses in found.items() if uses} == {}
+
+
+@pytest.mark.parametrize(
+    "planted",
+    [
+        "from app.vault.artifacts import _find",
+        "store._journal.close()",
+        'monkeypatch.setattr(gather, "_waited", None)',
+        'monkeypatch.setattr("app.witnesses.gather._waited", None)',
+    ],
+)
+def test_a_private_name_in_a_test_is_found(planted: str) -> None:
+    assert [*private_uses(ast.parse(planted))]
+    assert not [*private_uses(ast.parse("self._mine = row._asdict()"))]
