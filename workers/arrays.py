@@ -148,5 +148,12 @@ def parse_tensors(data: bytes) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]
     return arrays, metadata
 
 
+def metadata_of(data: bytes) -> dict[str, str]:
+    """Return the metadata of any safetensors file, which `safetensors.load` leaves out."""
+    end = 8 + int.from_bytes(data[:8], "little")
+    found: dict[str, str] = json.loads(data[8:end])["__metadata__"]
+    return found
+
+
 def _canonical(value: object) -> str:
     return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)

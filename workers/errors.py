@@ -1,5 +1,8 @@
 """Errors that the numerical code raises on purpose."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 
 class ModelError(Exception):
     """Root of the errors raised in the pure rooms of `workers`; anything else is a bug."""
@@ -31,3 +34,14 @@ class DatasetError(RefusedError):
 
 class ArtifactError(RefusedError):
     """Stored bytes are not the canonical encoding of a head or a state."""
+
+
+@contextmanager
+def refusing() -> Iterator[None]:
+    """Raise RefusedError for rows or options that an exact estimator refuses."""
+    from lethe.estimators.errors import EstimatorInputError
+
+    try:
+        yield
+    except EstimatorInputError as error:
+        raise RefusedError(str(error)) from None

@@ -42,12 +42,12 @@ from app.settings import Settings
 from app.uploads.checked import CheckedHeldOut, CheckedUpload
 from app.uploads.spool import Spool
 from lethe.catalogue import SKETCHED, data_of
+from lethe.certificates.bundle import MEDIA_TYPE as BUNDLE
 from models import Model
 
 router = APIRouter(prefix="/v1/models", tags=["models"])
 NPZ = "application/x-npz"
 SAFETENSORS = "application/octet-stream"
-BUNDLE = "application/vnd.dev.sigstore.bundle.v0.3+json"
 Number = Annotated[
     Literal["current"] | Annotated[int, Path(ge=1, le=MAX_NUMBER)],
     Path(description="A version's number, or `current`."),

@@ -42,10 +42,10 @@ from app.service.admission import Submission
 from app.service.desk import decisions as desk
 from app.service.issued import certificates, receipts
 from lethe.catalogue import Method
+from lethe.certificates.bundle import MEDIA_TYPE as BUNDLE
 from models import BearerToken
 
 router = APIRouter(prefix="/v1/requests", tags=["requests"], route_class=StrictRoute)
-BUNDLE = "application/vnd.dev.sigstore.bundle.v0.3+json"
 
 
 BODY = {

@@ -40,7 +40,7 @@ from models import (
     Subject,
     Tombstone,
 )
-from models.database.session import chunks, reading
+from models.database.session import chunks, reading, rows_in
 from models.database.types import utcnow
 from models.person import ERASED
 
@@ -120,13 +120,9 @@ def reapply(
     _end(session, erased.requests, done, ("execute", PARKED))
     _delete(session, erased.deleted, done)
     session.flush()
-    for model in _models(session, done.people):
+    for model in session.exec(select(Model).where(col(Model.ref).in_(done.people))).all():
         hand_over(session, root_secret, model)
     return done
-
-
-def _models(session: Session, refs: Sequence[str]) -> Sequence[Model]:
-    return session.exec(select(Model).where(col(Model.ref).in_(refs))).all()
 
 
 def reapply_all(
@@ -224,10 +220,8 @@ def _keep_tags(
 ) -> None:
     held = set(session.exec(select(Tombstone.tag).where(Tombstone.model_id == model.id)))
     refs = {ref: None for line in tags.values() for ref in line.requests}
-    known: dict[str, str] = {}
-    for chunk in chunks(list(refs)):
-        query = select(ErasureRequest.ref, ErasureRequest.id)
-        known |= dict(session.exec(query.where(col(ErasureRequest.ref).in_(chunk))).all())
+    query = select(ErasureRequest.ref, ErasureRequest.id)
+    known = dict(rows_in(session, query, col(ErasureRequest.ref), list(refs)))
     stones = [
         {
             "model_id": model.id,

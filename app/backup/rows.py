@@ -28,7 +28,7 @@ def dump(connection: Connection, file: BinaryIO, most: int | None = None) -> int
 
     def write(value: Any) -> None:
         nonlocal written
-        line = _line(value)
+        line = json.dumps(value, separators=(",", ":")).encode() + b"\n"
         written += len(line)
         if most is not None and written > most:
             raise ValueError("more rows than the database has room for")
@@ -120,7 +120,3 @@ def _decode(value: Any) -> Any:
     if kind == "t":
         return datetime.fromisoformat(text)
     return text
-
-
-def _line(value: Any) -> bytes:
-    return json.dumps(value, separators=(",", ":")).encode() + b"\n"

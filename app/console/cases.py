@@ -5,6 +5,7 @@ from functools import partial
 from fastapi import Request, Response
 
 from app.api.http.deps import ServicesDep
+from app.api.http.pages import attachment
 from app.console.actions import ACTIONS, CONFIRMED, Action
 from app.console.forms import Posted
 from app.console.render import language_of, redirect, render
@@ -20,7 +21,6 @@ from lethe.words.texts import Language
 from lethe.words.timeline import acts
 
 routes = router()
-DOWNLOAD = "attachment; filename="
 
 
 @routes.get("/cases/{ref}", operation_id="consoleCase")
@@ -54,10 +54,8 @@ def _in_words(language: Language, regulation: str, name: str, value: str) -> str
 @routes.get("/cases/{ref}/answer", operation_id="consoleCaseAnswer")
 def get_answer(ref: str, services: ServicesDep, visitor: Deciding) -> Response:
     """Download the signed answer to a case."""
-    headers = {"content-disposition": f'{DOWNLOAD}"answer.dsse.json"'}
-    return Response(
-        answer.summary(services, ref), media_type="application/json", headers=headers
-    )
+    data, headers = answer.summary(services, ref), attachment("answer.dsse.json")
+    return Response(data, media_type="application/json", headers=headers)
 
 
 @routes.get("/cases/{ref}/{name}", operation_id="consoleCaseConfirm")

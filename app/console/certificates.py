@@ -6,6 +6,7 @@ from fastapi import Request, Response
 
 from app.api.documents import page_policy
 from app.api.http.deps import ServicesDep
+from app.api.http.pages import attachment
 from app.api.http.parsing import ParsingDep
 from app.console import plots
 from app.console.render import language_of, render
@@ -112,7 +113,7 @@ async def download(
         raise NotFoundError("a certificate is downloaded as bundle, pdf or html")
     data = await turns.parse(made)
     kind, ending = DOWNLOADS[form]
-    headers = {"content-disposition": f'attachment; filename="certificate.{ending}"'}
+    headers = attachment(f"certificate.{ending}")
     if form == "html":
         headers = {"content-security-policy": page_policy()}
     return Response(data, media_type=kind, headers=headers)

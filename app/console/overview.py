@@ -11,6 +11,7 @@ from fastapi import Query, Request, Response
 
 import lethe
 from app.api.http.deps import ServicesDep
+from app.api.http.pages import attachment
 from app.api.http.parsing import ParsingDep
 from app.api.period import TYPES, Form, rendered
 from app.console import plots
@@ -51,7 +52,7 @@ def model(
     number = parse_number(after) if after else None
     with services.reading() as session:
         shown = registry.show(registry.find(session, ref))
-        found = registry.lineage(services, session, ref, number, PAGE)
+        found = registry.versions(services, session, ref, number, PAGE, lineage=True)
     figures = [(one.number, one.held_out) for one in found.items if one.held_out is not None]
     line = plots.line([(str(number), figure.value or "") for number, figure in figures])
     return render(
@@ -86,8 +87,7 @@ def audit(
 @routes.get("/audits/{audit_id}/report", operation_id="consoleAuditReport")
 def audit_report(audit_id: str, services: ServicesDep, visitor: SignedIn) -> Response:
     """Download the signed report."""
-    headers = {"content-disposition": 'attachment; filename="audit.dsse.json"'}
-    data = views.report(services, audit_id)
+    data, headers = views.report(services, audit_id), attachment("audit.dsse.json")
     return Response(data, media_type="application/json", headers=headers)
 
 
@@ -184,8 +184,7 @@ async def report(
         return rendered(period.report(services, first, last), form, chosen)
 
     name = f"erasure-requests-{first}-{last}.{form}"
-    headers = {"content-disposition": f'attachment; filename="{name}"'}
-    return Response(await turns.parse(make), media_type=TYPES[form], headers=headers)
+    return Response(await turns.parse(make), media_type=TYPES[form], headers=attachment(name))
 
 
 def last_month(today: date) -> tuple[date, date]:

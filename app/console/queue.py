@@ -1,9 +1,8 @@
 """The queue of cases: filters are in the address, a person's identity only in a form's body."""
 
-import csv
 import io
 from collections.abc import Iterator, Mapping
-from itertools import islice
+from itertools import chain, islice
 from typing import Annotated, Any, get_args
 from urllib.parse import urlencode
 
@@ -13,6 +12,7 @@ from pydantic import ValidationError
 from sqlmodel import col, select
 
 from app.api.http.deps import ServicesDep
+from app.api.http.pages import attachment
 from app.console.forms import Posted
 from app.console.render import render
 from app.console.route import router
@@ -23,6 +23,7 @@ from app.schemas.requests import State
 from app.service.context import Services
 from app.service.desk import queue
 from lethe.identity import KINDS, digests
+from lethe.report.queue import COLUMNS, write_lines
 from models import Model
 
 routes = router()
@@ -30,11 +31,6 @@ PAGE = 50  # rows
 AT_ONCE = 1000  # rows of an export's piece, each of which is made in a thread
 MOST_MODELS = 500  # in the list of choices
 STATES = (*get_args(State), queue.ANSWERED)
-COLUMNS = (
-    "ref", "case", "model", "state", "regulation", "requester", "assignee", "received_at",
-    "due_at", "days_left", "overdue", "held",
-)  # fmt: skip
-FORMULA = ("=", "+", "-", "@", "\t", "\r")  # starts of cells that spreadsheets compute
 FILTERS = ("state", "model", "overdue", "due_within", "held")
 IDENTITY = ("kind", "sha256", "sha1", "md5")
 
@@ -158,30 +154,15 @@ def _file(form: str, items: Iterator[QueueItem]) -> Response:
         raise NotFoundError("the queue is exported as csv or json")
     write, kind = writers[form]
     first = next(items, None)
-    rows = iter(()) if first is None else _again(first, items)
-    name = f'attachment; filename="cases.{form}"'
-    return StreamingResponse(
-        write(rows), media_type=kind, headers={"content-disposition": name}
-    )
-
-
-def _again(first: QueueItem, rest: Iterator[QueueItem]) -> Iterator[QueueItem]:
-    yield first
-    yield from rest
+    rows = items if first is None else chain((first,), items)
+    return StreamingResponse(write(rows), media_type=kind, headers=attachment(f"cases.{form}"))
 
 
 def _csv(items: Iterator[QueueItem]) -> Iterator[str]:
-    """Yield lines. A cell that a spreadsheet would compute gets a leading apostrophe."""
     yield ",".join(COLUMNS) + "\n"
     while part := list(islice(items, AT_ONCE)):
         lines = io.StringIO()
-        writer = csv.writer(lines, lineterminator="\n")
-        for item in part:
-            said = item.model_dump(mode="json")
-            writer.writerow(
-                f"'{value}" if isinstance(value, str) and value.startswith(FORMULA) else value
-                for value in (said[name] for name in COLUMNS)
-            )
+        write_lines(lines, (item.model_dump(mode="json") for item in part))
         yield lines.getvalue()
 
 

@@ -10,7 +10,7 @@ from base64 import urlsafe_b64decode, urlsafe_b64encode
 from binascii import Error as Base64Error
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime, timedelta
 from secrets import token_urlsafe
 from typing import Annotated, Any
@@ -74,15 +74,8 @@ def is_secure(services: Services) -> bool:
 
 def write_cookie(services: Services, response: Response, visitor: Visitor) -> None:
     """Send the session's cookie."""
-    said = {
-        "name": visitor.name,
-        "role": visitor.role,
-        "session": visitor.session,
-        "token": visitor.token,
-        "issuer": visitor.issuer,
-        "begun": visitor.begun.isoformat(),
-        "seen": visitor.seen.isoformat(),
-    }
+    times = {"begun": visitor.begun.isoformat(), "seen": visitor.seen.isoformat()}
+    said = asdict(visitor) | times
     set_cookie(services, response, cookie_name(services), pack(services, PURPOSE, said))
 
 
@@ -118,15 +111,8 @@ def visitor_of(services: Services, request: Request) -> Visitor | None:
     said = unpack(services, PURPOSE, request.cookies.get(cookie_name(services), ""))
     if said is None:
         return None
-    visitor = Visitor(
-        name=said["name"],
-        role=said["role"],
-        session=said["session"],
-        token=said["token"],
-        begun=datetime.fromisoformat(said["begun"]),
-        seen=datetime.fromisoformat(said["seen"]),
-        issuer=said.get("issuer", ""),
-    )
+    begun, seen = (datetime.fromisoformat(said.pop(name)) for name in ("begun", "seen"))
+    visitor = Visitor(**said, begun=begun, seen=seen)
     now = datetime.now(UTC)
     longest = LONGEST if visitor.token else LONGEST_OIDC
     if not visitor.token and visitor.issuer != services.settings.oidc_issuer:

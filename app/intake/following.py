@@ -12,6 +12,7 @@ from importlib.util import find_spec
 from fastapi import Request, Response
 from starlette.concurrency import run_in_threadpool
 
+from app.api.http import pages
 from app.api.http.attempts import Limits, client_of, of_client
 from app.api.http.deps import ServicesDep
 from app.api.http.parsing import DocumentsDep
@@ -178,5 +179,4 @@ def _certified(case: CaseView, part: str) -> PartView:
 
 
 def _saved(data: bytes, kind: str, name: str) -> Response:
-    headers = {"content-disposition": f'attachment; filename="{name}"'}
-    return Response(data, media_type=kind, headers=headers)
+    return Response(data, media_type=kind, headers=pages.attachment(name))

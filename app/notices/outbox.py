@@ -19,7 +19,7 @@ from app.notices.notice import today
 from app.notices.writing import Owed, put, write
 from app.service.context import Services
 from models import ErasureRequest, Model, NoticeCursor, Webhook
-from models.database.session import chunks
+from models.database.session import rows_in
 
 PAGE = 500  # entries in one transaction
 CURSOR = 1
@@ -124,14 +124,10 @@ def _of_callbacks(
 def _models(session: Session, entries: Sequence[EntryRow]) -> dict[int, str]:
     """Return each entry's model from the tables; the notice is checked again when sent."""
     refs = {str(one.ref) for one in entries if (one.event or "").startswith("request.")}
-    known: dict[str, str] = {}
-    for part in chunks(sorted(refs)):
-        query = (
-            select(ErasureRequest.ref, Model.ref)
-            .join(Model, col(Model.id) == col(ErasureRequest.model_id))
-            .where(col(ErasureRequest.ref).in_(part))
-        )
-        known.update(session.exec(query).all())
+    query = select(ErasureRequest.ref, Model.ref).join(
+        Model, col(Model.id) == col(ErasureRequest.model_id)
+    )
+    known = dict(rows_in(session, query, col(ErasureRequest.ref), sorted(refs)))
     return {
         one.index: known.get(str(one.ref), "") if str(one.ref) in refs else str(one.ref)
         for one in entries

@@ -195,7 +195,8 @@ def _empty(
     services: Services, tx: Transaction, kind: str, items: Sequence[Any], before: datetime
 ) -> None:
     for one in items:
-        _list(tx.session, kind, DESTROY[kind](services, tx, one), before, tx.now)
+        ref = DESTROY[kind](services, tx, one)
+        tx.session.add(RetentionRemoval(kind=kind, ref=ref, before=before, at=tx.now))
     tx.session.flush()
 
 
@@ -223,10 +224,6 @@ def _page(
         rows = [one for one in rows if one.event_key]
     items = confirmed(services, session, kind, rows, before, keeps, planned=planned)
     return _Page(items, len(rows) - len(items), last)
-
-
-def _list(session: Session, kind: str, ref: str, before: datetime, at: datetime) -> None:
-    session.add(RetentionRemoval(kind=kind, ref=ref, before=before, at=at))
 
 
 def log_removals(tx: Transaction) -> int | None:

@@ -1,12 +1,14 @@
 """The report of `fsck`."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
 from sqlmodel import Session, col, select
 
+from lethe.log.entries import EntryError, Leaf, parse_leaf
 from lethe.log.tree import Peaks
 from models import Artifact
 
@@ -84,6 +86,13 @@ class FsckReport:
             ],
             "unlisted": dict(self.unlisted),
         }
+
+
+def valid_leaves(rows: Iterable[tuple[int, bytes]]) -> Iterator[tuple[int, Leaf]]:
+    """Yield (index, leaf) of stored entries; `check_tree` reports the invalid ones."""
+    for index, data in rows:
+        with suppress(EntryError):
+            yield index, parse_leaf(data)
 
 
 def is_stored(session: Session, digest: str, kind: str) -> bool:

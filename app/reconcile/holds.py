@@ -24,7 +24,7 @@ from app.reconcile.retention import ended_refs
 from lethe.errors import LetheError
 from lethe.log.entries import CommitmentError, EntryError, Leaf, check_commitment
 from models import Case, ErasureRequest, LegalHold, Model
-from models.database.session import chunks
+from models.database.session import rows_in
 
 PLACED, RELEASED = "hold.placed", "hold.released"
 CASE, REQUEST, MODEL = "case", "request", "model"
@@ -105,7 +105,8 @@ def held(ledger: Ledger, session: Session) -> Held:
         ForkedError, LogDamagedError, GuardError: As `model_events`.
     """
     logged = hold_events(ledger)
-    standing, problems = compare(_rows(session), logged, ended_refs(session, ENDED))
+    rows = {row.id: row for row in session.exec(select(LegalHold))}
+    standing, problems = compare(rows, logged, ended_refs(session, ENDED))
     for _, problem in problems:
         if problem != UNLOGGED:
             raise HoldsChangedError(problem)
@@ -153,16 +154,14 @@ def kept_by(session: Session, holds: Iterable[LegalHold]) -> Held:
 
 def among(session: Session, found: Held, refs: Sequence[str]) -> set[str]:
     """Return the refs of those requests and cases that are held."""
-    kept = set[str]()
     if found == NOTHING:
-        return kept
-    for chunk in chunks(refs):
-        requests = select(ErasureRequest.ref).where(
-            col(ErasureRequest.ref).in_(chunk), found.request()
-        )
-        cases = select(Case.ref).where(col(Case.ref).in_(chunk), found.case())
-        kept |= {*session.exec(requests), *session.exec(cases)}
-    return kept
+        return set()
+    requests = select(ErasureRequest.ref).where(found.request())
+    cases = select(Case.ref).where(found.case())
+    return {
+        *rows_in(session, requests, col(ErasureRequest.ref), refs),
+        *rows_in(session, cases, col(Case.ref), refs),
+    }
 
 
 def stored(session: Session) -> list[LegalHold]:
@@ -236,7 +235,3 @@ def _opens(hold: LegalHold, leaf: Leaf) -> bool:
     except (CommitmentError, EntryError):
         return False
     return True
-
-
-def _rows(session: Session) -> dict[str, LegalHold]:
-    return {row.id: row for row in session.exec(select(LegalHold))}

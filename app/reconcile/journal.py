@@ -24,7 +24,7 @@ from app.vault.master import ADD_BACK, RootSecret, open_tombstone_key, record_ta
 from app.vault.wipe import is_wiped
 from lethe.log.entries import MODEL_EVENT, EntryError, Leaf, parse_leaf
 from models import LogEntry, Model, Record, Tombstone
-from models.database.session import chunks, reading
+from models.database.session import reading, rows_in
 
 ENDS = tuple(f"request.{end}" for end in CLOSED)
 
@@ -50,9 +50,10 @@ def committed(
     closed without being executed, or if the log has another entry at its index.
     """
     logged = {(leaf.ref, leaf.event) for leaf in leaves}
-    for chunk in chunks(sorted(erased.requests)):
-        query = select(LogEntry.ref, LogEntry.event).where(col(LogEntry.ref).in_(chunk))
-        logged.update(session.exec(query.where(col(LogEntry.event).in_([EXECUTED, *ENDS]))))
+    ends = select(LogEntry.ref, LogEntry.event).where(
+        col(LogEntry.event).in_([EXECUTED, *ENDS])
+    )
+    logged.update(rows_in(session, ends, col(LogEntry.ref), sorted(erased.requests)))
     executed = {ref for ref, event in logged if event == EXECUTED}
     never = {ref for ref, event in logged if event in ENDS} - executed
     back, gone = _added_back(session, erased), _deleted(session, erased)
@@ -75,22 +76,19 @@ def _added_back(session: Session, erased: Erased) -> dict[int, tuple[str | None,
     """Return model and digest of the added-back records, by the log index that a line names."""
     found: dict[int, tuple[str | None, str]] = {}
     named = {line.entry for line in erased.lines if line.entry is not None}
-    for chunk in chunks(sorted(named)):
-        query = select(LogEntry.index, LogEntry.leaf).where(col(LogEntry.index).in_(chunk))
-        for index, data in session.exec(query):
-            if (leaf := added_back(data)) is not None:
-                found[index] = leaf.ref, leaf.digests[ADD_BACK]
+    query = select(LogEntry.index, LogEntry.leaf)
+    for index, data in rows_in(session, query, col(LogEntry.index), sorted(named)):
+        if (leaf := added_back(data)) is not None:
+            found[index] = leaf.ref, leaf.digests[ADD_BACK]
     return found
 
 
 def _deleted(session: Session, erased: Erased) -> dict[int, str | None]:
     """Return the models deleted by the log entries that the lines of deletions name."""
     named = {one.entry for one in erased.lines if one.deleted and one.entry is not None}
-    found: dict[int, str | None] = {}
-    for chunk in chunks(sorted(named)):
-        query = select(LogEntry.index, LogEntry.leaf).where(col(LogEntry.index).in_(chunk))
-        found |= {index: deleted_by(data) for index, data in session.exec(query)}
-    return found
+    query = select(LogEntry.index, LogEntry.leaf)
+    found = rows_in(session, query, col(LogEntry.index), sorted(named))
+    return {index: deleted_by(data) for index, data in found}
 
 
 def added_back(data: bytes) -> Leaf | None:

@@ -33,7 +33,7 @@ from lethe.certificates.retained_tree import retained_root
 from lethe.errors import LetheError
 from lethe.log.entries import MODEL_EVENT, Leaf, parse_leaf
 from models import Artifact, ErasureRequest, Model, Record
-from models.database.session import chunks
+from models.database.session import read_by_id
 
 VERSION = "model.version"
 EVIDENCE, DRAFT = "evidence", "draft"  # payload fields (hex SHA-256), and artifact kinds
@@ -211,11 +211,8 @@ class GapFinder:
 
 
 def _requests(session: Session, named: Iterable[str | None]) -> dict[str, ErasureRequest]:
-    found = {}
-    for chunk in chunks(sorted({one for one in named if one is not None})):
-        query = select(ErasureRequest).where(col(ErasureRequest.id).in_(chunk))
-        found.update({request.id: request for request in session.exec(query)})
-    return found
+    wanted = sorted({one for one in named if one is not None})
+    return {one.id: one for one in read_by_id(session, ErasureRequest, wanted)}
 
 
 def _files(events: Sequence[Event]) -> list[str]:

@@ -21,7 +21,7 @@ from app.vault.request_ref import request_ref
 from lethe.certificates.evidence import SCORES
 from lethe.log.entries import ERASURE_EVENT, CommitmentError, EntryError, Leaf
 from models import Case, ErasureRequest, RequestEvent
-from models.database.session import chunks
+from models.database.session import rows_in
 
 # What begins a request's retention. A failed request waits until it is refused
 # (`app.purge.undecided`): somebody must still act on it.
@@ -59,10 +59,10 @@ def logged_requests(
     GuardError or LogDamagedError: as `proven_leaves`.
     """
     rows: dict[str, list[RequestEvent]] = {}
-    for chunk in chunks([one.id for one in requests if one.event_key]):
-        query = select(RequestEvent).where(col(RequestEvent.request_id).in_(chunk))
-        for row in session.exec(query.order_by(col(RequestEvent.log_index))):
-            rows.setdefault(row.request_id, []).append(row)
+    query = select(RequestEvent).order_by(col(RequestEvent.log_index))
+    opening = [one.id for one in requests if one.event_key]
+    for row in rows_in(session, query, col(RequestEvent.request_id), opening):
+        rows.setdefault(row.request_id, []).append(row)
     leaves = proven_leaves(ledger, (row.log_index for own in rows.values() for row in own))
     found = {}
     for request in requests:

@@ -12,7 +12,7 @@ the few entries of keys and holds.
 """
 
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from weakref import WeakKeyDictionary
@@ -38,7 +38,7 @@ from lethe.log.entries import (
 from lethe.log.proofs import ProofError, check_inclusion, inclusion_proof
 from lethe.log.tree import Peaks, leaf_hash
 from models import LogEntry
-from models.database.session import chunks, reading
+from models.database.session import reading, rows_in
 from models.erasure_request import ENDED
 
 PAGE = 1000  # leaves in memory at once
@@ -49,6 +49,7 @@ SERVICE_KEY = f'"kind":"{SERVICE_KEY_EVENT}"'.encode()
 MASTER_KEY = f'"kind":"{MASTER_KEY_EVENT}"'.encode()
 HOLD = f'"kind":"{HOLD_EVENT}"'.encode()
 REF = slice(-39, -3)  # the ref of a request, key or hold; `"}}` follows it in the leaf
+Entry = tuple[int, Leaf]  # index and leaf
 AUDITS = "audit."  # the events of method audits
 CLOSED = ENDED
 _CLOSING = tuple(f'"event":"request.{end}"'.encode() for end in CLOSED)
@@ -200,10 +201,7 @@ def requests_events(ledger: Ledger, refs: Sequence[str]) -> dict[str, list[tuple
     """Return the result of `request_events` for each request, by its ref."""
     with _up_to_date(ledger) as read:
         found = {ref: list(read.open.get(ref.encode(), ())) for ref in refs}
-    return {
-        ref: [(index, parse_leaf(data)) for index, data in entries]
-        for ref, entries in found.items()
-    }
+    return _parsed(found)
 
 
 def key_events(ledger: Ledger, refs: Iterable[str]) -> dict[str, list[tuple[int, Leaf]]]:
@@ -213,10 +211,7 @@ def key_events(ledger: Ledger, refs: Iterable[str]) -> dict[str, list[tuple[int,
     """
     with _up_to_date(ledger) as read:
         found = {ref: list(read.keys.get(ref.encode(), ())) for ref in refs}
-    return {
-        ref: [(index, parse_leaf(data)) for index, data in entries]
-        for ref, entries in found.items()
-    }
+    return _parsed(found)
 
 
 def hold_events(ledger: Ledger) -> dict[str, list[tuple[int, Leaf]]]:
@@ -225,9 +220,13 @@ def hold_events(ledger: Ledger) -> dict[str, list[tuple[int, Leaf]]]:
     Raises ForkedError, LogDamagedError or GuardError: as `model_events`.
     """
     with _up_to_date(ledger) as read:
-        found = {ref: list(entries) for ref, entries in read.holds.items()}
+        found = {ref.decode(): list(entries) for ref, entries in read.holds.items()}
+    return _parsed(found)
+
+
+def _parsed(found: Mapping[str, Sequence[tuple[int, bytes]]]) -> dict[str, list[Entry]]:
     return {
-        ref.decode(): [(index, parse_leaf(data)) for index, data in entries]
+        ref: [(index, parse_leaf(data)) for index, data in entries]
         for ref, entries in found.items()
     }
 
@@ -271,11 +270,9 @@ def proven_leaves(ledger: Ledger, indexes: Iterable[int]) -> dict[int, Leaf]:
     """
     signed = ledger.remembered()
     wanted = sorted({index for index in indexes if 0 <= index < signed.size})
-    stored: dict[int, bytes] = {}
     with Session(reading(ledger.engine)) as session:
-        for chunk in chunks(wanted):
-            query = select(LogEntry.index, LogEntry.leaf).where(col(LogEntry.index).in_(chunk))
-            stored.update(iter(session.exec(query)))
+        query = select(LogEntry.index, LogEntry.leaf)
+        stored = dict(rows_in(session, query, col(LogEntry.index), wanted))
         proofs = NodeTable(session, ledger.nodes).compute(
             lambda read: {index: inclusion_proof(index, signed.size, read) for index in stored}
         )

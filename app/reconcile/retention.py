@@ -6,9 +6,10 @@ from hashlib import sha256
 
 from sqlmodel import Session, col, select
 
+from app.reconcile.findings import valid_leaves
 from app.settings import Settings
 from lethe import canonical
-from lethe.log.entries import RETENTION_EVENT, EntryError, Leaf, parse_leaf
+from lethe.log.entries import RETENTION_EVENT, Leaf
 from models import LogEntry, RetentionRemoval
 
 
@@ -41,13 +42,7 @@ def stored_entries(session: Session, first: int = 0) -> list[tuple[int, Leaf]]:
     query = select(LogEntry.index, LogEntry.leaf).where(
         LogEntry.kind == RETENTION_EVENT, col(LogEntry.index) >= first
     )
-    found = []
-    for index, data in session.exec(query.order_by(col(LogEntry.index))):
-        try:
-            found.append((index, parse_leaf(data)))
-        except EntryError:  # reported by `check_tree`
-            continue
-    return found
+    return list(valid_leaves(session.exec(query.order_by(col(LogEntry.index)))))
 
 
 def ended_refs(session: Session, kind: str) -> set[str]:

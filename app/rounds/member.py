@@ -41,7 +41,7 @@ from app.schemas.rounds import (
     Step,
 )
 from app.service.context import Services
-from app.service.scope import has_tombstone
+from app.service.scope import has_tombstone, holds_any
 from app.service.signatures import current_key
 from app.vault.master import open_tombstone_key
 from lethe import canonical
@@ -213,7 +213,7 @@ def _check(
         case Shared(shares=shares):
             fits = set(shares) == names[0] - {member.keyid}
         case Masked() as body:
-            fits = body.peers == sorted(names[1]) and _stated(body)["seen"] == _seen(
+            fits = body.peers == sorted(names[1]) and _body(body.statement)["seen"] == _seen(
                 services, session, rows, names[1]
             )
             _check_records(services, session, row, member, body)
@@ -248,10 +248,6 @@ def _seen(
     return _digest_text(canonical.encode({"advertised": advertised, "peers": sorted(peers)}))
 
 
-def _stated(body: Masked) -> dict[str, Any]:
-    return _body(body.statement)
-
-
 def _body(message: str | None) -> dict[str, Any]:
     assert message is not None
     found: dict[str, Any] = canonical.decode(message.encode())["body"]
@@ -283,10 +279,7 @@ def _check_records(
     model = session.get_one(Model, row.model_id)
     tombstone_key = open_tombstone_key(services.root_secret, model)
     for chunk in chunks(adds):
-        held = select(Record.id).where(
-            Record.model_id == model.id, col(Record.record).in_(chunk)
-        )
-        if session.exec(held).first() is not None or has_tombstone(
+        if holds_any(session, model.id, chunk) or has_tombstone(
             session, model.id, tombstone_key, chunk
         ):
             raise ConflictError("a record id is in the training set or was erased from it")

@@ -24,7 +24,7 @@ from app.schemas.rounds import STEPS, Step
 from app.service.context import Services
 from lethe.log.entries import EntryError, parse_leaf
 from models import Job, LogEntry, Model, Record, RequesterKey, Round, RoundMember, Subject
-from models.database.session import chunks
+from models.database.session import rows_in
 
 FEW = 3  # with only two contributors, each can subtract its own part from the sum
 
@@ -60,16 +60,12 @@ def expected(rows: list[RoundMember], step: Step) -> list[RoundMember]:
 def requested_releases(session: Session, row: Round, client: str) -> list[str]:
     """Return the records that a client must release in a round, sorted."""
     released = [record for records in row.requests.values() for record in records]
-    found: list[str] = []
-    for chunk in chunks(released):
-        query = (
-            select(Record.record)
-            .join(Subject, col(Subject.id) == col(Record.subject_id))
-            .where(Record.model_id == row.model_id, Subject.client_tag == client)
-            .where(col(Record.record).in_(chunk))
-        )
-        found += session.exec(query)
-    return sorted(found)
+    query = (
+        select(Record.record)
+        .join(Subject, col(Subject.id) == col(Record.subject_id))
+        .where(Record.model_id == row.model_id, Subject.client_tag == client)
+    )
+    return sorted(rows_in(session, query, col(Record.record), released))
 
 
 def advance_round(services: Services, tx: Transaction, row: Round) -> str | None:
@@ -142,16 +138,14 @@ def _releases_whole(session: Session, row: Round, sent: list[RoundMember]) -> bo
 
 def clients_of(session: Session, model_id: int, records: Sequence[str]) -> set[str]:
     """Return the clients that hold any of these records of a model."""
-    clients: set[str] = set()
-    for chunk in chunks(records):
-        query = (
-            select(Subject.client)
-            .join(Record, col(Record.subject_id) == col(Subject.id))
-            .where(Record.model_id == model_id, col(Record.record).in_(chunk))
-            .distinct()
-        )
-        clients.update(name for name in session.exec(query) if name is not None)
-    return clients
+    query = (
+        select(Subject.client)
+        .join(Record, col(Record.subject_id) == col(Subject.id))
+        .where(Record.model_id == model_id)
+        .distinct()
+    )
+    found = rows_in(session, query, col(Record.record), records)
+    return {name for name in found if name is not None}
 
 
 def _warn(row: Round, sent: list[RoundMember]) -> None:

@@ -8,6 +8,7 @@ from pydantic import (
     AfterValidator,
     BaseModel,
     ConfigDict,
+    Field,
     PlainSerializer,
     StringConstraints,
     ValidationError,
@@ -20,6 +21,10 @@ from lethe.ids import check_id
 
 # FastAPI ignores `defer_build` where it builds a validator itself, and pydantic warns.
 warnings.simplefilter("ignore", UnsupportedFieldAttributeWarning)
+
+Finite = Annotated[float, Field(allow_inf_nan=False)]
+# The integers that RFC 8785 represents exactly.
+Whole = Annotated[int, Field(ge=-(2**53) + 1, le=2**53 - 1)]
 
 
 class Wire(BaseModel):

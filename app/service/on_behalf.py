@@ -37,7 +37,7 @@ from lethe import canonical
 from lethe.errors import LetheError
 from lethe.log.entries import CommitmentError, EntryError, Leaf
 from models import Callback, Case, ErasureRequest, Job, Model, Record
-from models.database.session import chunks
+from models.database.session import rows_in
 
 FOLLOWED = "request.followed"
 
@@ -240,15 +240,9 @@ def continue_without(
 
 
 def _unclaimed(session: Session, model: Model, records: Sequence[str]) -> frozenset[str]:
-    found: set[str] = set()
-    for chunk in chunks(list(records)):
-        query = select(Record.record).where(
-            Record.model_id == model.id,
-            col(Record.record).in_(chunk),
-            col(Record.claimed_by).is_(None),
-        )
-        found.update(session.exec(query))
-    return frozenset(found)
+    free = (Record.model_id == model.id, col(Record.claimed_by).is_(None))
+    query = select(Record.record).where(*free)
+    return frozenset(rows_in(session, query, col(Record.record), records))
 
 
 def _groups(followers: Iterable[_Follower]) -> list[list[_Follower]]:

@@ -39,7 +39,7 @@ from models import (
     RequesterKey,
     Subject,
 )
-from models.database.session import chunks
+from models.database.session import rows_in
 
 PAGE = 100
 DROP = "drop-block"  # an operator's decision, in the log
@@ -196,13 +196,10 @@ def is_decided(ledger: Ledger, session: Session, release: Release) -> bool:
 
 def close_releases(services: Services, tx: Transaction, *requests: str) -> None:
     """Close the releases of requests that no longer need answers, and shred the answers."""
-    for chunk in chunks(requests):
-        open_ones = select(Release).where(
-            col(Release.request_id).in_(chunk), col(Release.state) != "done"
-        )
-        for release in tx.session.exec(open_ones).all():
-            shred_answer(services, tx.session, release)
-            release.state = "done"
+    open_ones = select(Release).where(col(Release.state) != "done")
+    for release in rows_in(tx.session, open_ones, col(Release.request_id), requests):
+        shred_answer(services, tx.session, release)
+        release.state = "done"
     tx.session.flush()
 
 

@@ -28,7 +28,7 @@ from models import (
     Subject,
     Tombstone,
 )
-from models.database.session import chunks
+from models.database.session import chunks, rows_in
 
 
 def has_tombstone(
@@ -192,10 +192,13 @@ def covers(
     if scope.records is not None:
         return set(records) <= set(scope.records)
     query = select(Record.record).where(*_owned(model_id, scope))
-    return all(
-        len(session.exec(query.where(col(Record.record).in_(chunk))).all()) == len(chunk)
-        for chunk in chunks(list(records))
-    )
+    return len(list(rows_in(session, query, col(Record.record), records))) == len(records)
+
+
+def holds_any(session: Session, model_id: int | None, records: Sequence[str]) -> bool:
+    """Return whether any of these records is in a model's training set."""
+    query = select(Record.id).where(Record.model_id == model_id)
+    return next(rows_in(session, query, col(Record.record), records), None) is not None
 
 
 def changed() -> ScopeChangedError:
@@ -230,10 +233,8 @@ def is_bound(key: Binding) -> bool:
 def _missing(
     session: Session, model: Model, key: RequesterKey, named: Sequence[str]
 ) -> list[str]:
-    found: set[str] = set()
-    for chunk in chunks(named):
-        query = select(Record.record).where(*_own(model.id, key), col(Record.record).in_(chunk))
-        found.update(session.exec(query))
+    query = select(Record.record).where(*_own(model.id, key))
+    found = set(rows_in(session, query, col(Record.record), named))
     return [record for record in named if record not in found]
 
 

@@ -41,7 +41,7 @@ from app.vault.seal import (
 )
 from lethe.files import PARTIAL, open_durably, open_plain, sync_directory, write_all_durably
 from models import Artifact
-from models.database.session import CHUNK, chunks, read_by_id, reading, unsynced
+from models.database.session import CHUNK, read_by_id, reading, rows_in, unsynced
 from models.database.types import clock
 
 log = logging.getLogger(__name__)
@@ -396,10 +396,10 @@ def _sort(engine: Engine, names: list[str]) -> tuple[set[str], set[str]]:
     live: set[str] = set()
     shredded: set[str] = set()
     with Session(reading(engine)) as session:
-        for chunk in chunks([name for name in names if not name.startswith(PARTIAL)]):
-            query = select(Artifact.id, Artifact.wrapped_key).where(col(Artifact.id).in_(chunk))
-            for artifact_id, wrapped_key in session.exec(query):
-                (shredded if wrapped_key is None else live).add(artifact_id)
+        query = select(Artifact.id, Artifact.wrapped_key)
+        whole = [name for name in names if not name.startswith(PARTIAL)]
+        for artifact_id, wrapped_key in rows_in(session, query, col(Artifact.id), whole):
+            (shredded if wrapped_key is None else live).add(artifact_id)
     return live, shredded
 
 

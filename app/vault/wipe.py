@@ -24,7 +24,7 @@ from models import (
     ModelVersion,
     RoundMember,
 )
-from models.database.session import chunks
+from models.database.session import chunks, rows_in
 from models.database.types import METADATA, clock
 
 DELETED = "deleted"  # the state of a deleted model
@@ -80,11 +80,9 @@ def is_wiped(session: Session, model: Model) -> bool:
         one = columns(table.c.model_id).where(table.c.model_id == model.id).limit(1)
         if connection.execute(one).first() is not None:
             return False
-    for chunk in chunks(sorted(_artifacts(session, model))):
-        live = col(Artifact.id).in_(chunk) & col(Artifact.wrapped_key).is_not(None)
-        if session.exec(select(Artifact.id).where(live).limit(1)).first() is not None:
-            return False
-    return True
+    live = select(Artifact.id).where(col(Artifact.wrapped_key).is_not(None))
+    left = rows_in(session, live, col(Artifact.id), sorted(_artifacts(session, model)))
+    return next(left, None) is None
 
 
 def shared(session: Session, model: Model) -> bool:
@@ -122,12 +120,12 @@ def _artifacts(session: Session, model: Model) -> set[str]:
 
 
 def _held_out(session: Session, model: Model) -> Iterator[str]:
-    """Yield the files of a model's held-out rows, which only the log names."""
+    """Return the files of a model's held-out rows, which only the log names."""
     logged = select(LogEntry.leaf).where(LogEntry.ref == model.ref, LogEntry.event == HELD_OUT)
     digests = {parse_leaf(data).digests.get("rows") for data in session.exec(logged)}
-    for chunk in chunks(sorted(one for one in digests if one is not None)):
-        of_kind = select(Artifact.id).where(Artifact.kind == HELD_OUT_KIND)
-        yield from session.exec(of_kind.where(col(Artifact.digest).in_(chunk)))
+    of_kind = select(Artifact.id).where(Artifact.kind == HELD_OUT_KIND)
+    named = sorted(one for one in digests if one is not None)
+    return rows_in(session, of_kind, col(Artifact.digest), named)
 
 
 def _naming() -> Iterator["Column[Any]"]:

@@ -285,13 +285,8 @@ def _pair(codecs: Sequence[Codec]) -> Codec:
         return [codec.write(value) for codec, value in zip(codecs, values, strict=True)]
 
     schemas = [codec.schema for codec in codecs]
-    return Codec(
-        read_all, write_all, {"type": "array", "prefixItems": schemas, **_length(len(codecs))}
-    )
-
-
-def _length(items: int) -> dict[str, Json]:
-    return {"minItems": items, "maxItems": items}
+    length = {"minItems": len(codecs), "maxItems": len(codecs)}
+    return Codec(read_all, write_all, {"type": "array", "prefixItems": schemas, **length})
 
 
 def _mapping(inner: Codec) -> Codec:

@@ -3,7 +3,6 @@
 A person's identity is hashed here. Only digests are sent, in a body and never in a URL.
 """
 
-import csv
 import json
 import re
 import sys
@@ -35,17 +34,13 @@ from lethe.cli.options import (
 )
 from lethe.cli.text.case import HELD_OUT_ONLY, count_removed, print_case, say_kind
 from lethe.identity import Identity, parse
+from lethe.report.queue import COLUMNS, write_lines
 
 if TYPE_CHECKING:
     from lethe.client import Client
 
 _ref = click.argument("ref")
-QUEUE_COLUMNS = (
-    "ref", "case", "model", "state", "regulation", "requester", "assignee", "received_at",
-    "due_at", "days_left", "overdue", "held",
-)  # fmt: skip
 _MODEL = re.compile(r"[a-z0-9][a-z0-9._-]{0,79}")
-FORMULA = ("=", "+", "-", "@", "\t", "\r")  # first characters of spreadsheet formulas
 
 
 def _reason(known: Mapping[str, Mapping[str, str]]) -> Callable[[FC], FC]:
@@ -133,7 +128,8 @@ def list_cases(
     if as_json:
         click.echo(json.dumps(found))
     elif as_csv:
-        _write_csv(found)
+        click.echo(",".join(COLUMNS))
+        write_lines(sys.stdout, found)
     else:
         _print_queue(found)
         if identity is not None and not found:
@@ -153,19 +149,6 @@ def _queue(
         if page["next"] is None:
             return
         after = {"after": page["next"]}
-
-
-def _write_csv(found: Sequence[Mapping[str, Any]]) -> None:
-    """Print items as CSV. Cells that a spreadsheet would execute get a leading apostrophe."""
-    writer = csv.writer(sys.stdout, lineterminator="\n")
-    writer.writerow(QUEUE_COLUMNS)
-    for item in found:
-        cells = ["" if item[name] is None else str(item[name]) for name in QUEUE_COLUMNS]
-        texts = [isinstance(item[name], str) for name in QUEUE_COLUMNS]
-        writer.writerow(
-            f"'{cell}" if is_text and cell.startswith(FORMULA) else cell
-            for cell, is_text in zip(cells, texts, strict=True)
-        )
 
 
 def _print_queue(found: Sequence[Mapping[str, Any]]) -> None:

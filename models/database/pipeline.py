@@ -100,11 +100,8 @@ def _element(value: Any) -> str:
         return f'"{escaped}"'
     if isinstance(value, date):  # includes datetime
         return f'"{value.isoformat()}"'
-    return _element(bytes(_dumped(value)).decode())
-
-
-def _dumped(value: Any) -> Any:
-    return Transformer().get_dumper(value, PyFormat.TEXT).dump(value)
+    dumped: Any = Transformer().get_dumper(value, PyFormat.TEXT).dump(value)
+    return _element(bytes(dumped).decode())
 
 
 def _begin(driver: "psycopg.Connection[Any]") -> bytes:

@@ -16,7 +16,7 @@ import sqlite3
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
-from typing import Any, TypeVar
+from typing import Any, TypeVar, TypeVarTuple, overload
 
 from sqlalchemy import Connection, create_engine, event, inspect
 from sqlalchemy.engine import URL, Engine, make_url
@@ -26,6 +26,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.orm.util import identity_key
 from sqlalchemy.pool import ConnectionPoolEntry
 from sqlmodel import Session, SQLModel, select
+from sqlmodel.sql.expression import Select, SelectOfScalar
 
 # A writer's wait for its turn: less than a client's timeout (30 s). Transactions take
 # milliseconds.
@@ -261,6 +262,7 @@ def _begin(connection: Connection) -> None:
 
 
 T = TypeVar("T")
+Columns = TypeVarTuple("Columns")
 Row = TypeVar("Row", bound=SQLModel)
 CHUNK = 500  # SQLite's oldest limit on bound variables is 999
 
@@ -269,6 +271,20 @@ def chunks(items: Sequence[T]) -> Iterator[Sequence[T]]:
     """Split a list for IN (…)."""
     for start in range(0, len(items), CHUNK):
         yield items[start : start + CHUNK]
+
+
+@overload
+def rows_in(
+    session: Session, query: SelectOfScalar[T], column: Any, values: Sequence[Any]
+) -> Iterator[T]: ...
+@overload
+def rows_in(
+    session: Session, query: Select[*Columns], column: Any, values: Sequence[Any]
+) -> Iterator[tuple[*Columns]]: ...
+def rows_in(session: Session, query: Any, column: Any, values: Sequence[Any]) -> Iterator[Any]:
+    """Yield the rows of a query whose column has one of some values, however many they are."""
+    for chunk in chunks(values):
+        yield from session.exec(query.where(column.in_(chunk))).all()
 
 
 def read_by_id(

@@ -77,9 +77,9 @@ def draw(rows: Mapping[str, StoredRows], plan: Plan, pair: int, classes: int) ->
     return Drawn(
         learned=_only(rows, chosen | others),
         retained=_only(rows, others),
-        targets=_joined(_only(rows, chosen)),
+        targets=ClientData.joined([*_only(rows, chosen).values()]),
         request=_request(rows, chosen, others),
-        validation=_joined(_only(rows, validation)),
+        validation=ClientData.joined([*_only(rows, validation).values()]),
     )
 
 
@@ -95,13 +95,6 @@ def _only(rows: Mapping[str, StoredRows], records: Collection[str]) -> dict[str,
         if bool(mask.any()):
             found[name] = own.data.only(mask)
     return found
-
-
-def _joined(parts: Mapping[str, ClientData]) -> ClientData:
-    return ClientData(
-        torch.cat([part.inputs for part in parts.values()]),
-        torch.cat([part.targets for part in parts.values()]),
-    )
 
 
 def _request(

@@ -12,14 +12,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from lethe.catalogue import data_of
-from lethe.cli.options import count, each_as_json, plain, print_json, service_url
+from lethe.cli.options import FILE, count, each_as_json, plain, print_json, service_url
 from workers.cli.data_options import DATA, read_rows, reads_table, table_options
 
 if TYPE_CHECKING:
     from lethe.client import Client
     from workers.secure_sum.wire import Form
 
-_file = click.Path(exists=True, dir_okay=False, path_type=Path)
 FORMS = ("gram", "factor", "sketch")
 
 
@@ -27,7 +26,7 @@ def _connection(command: Any) -> Any:
     for option in (
         click.option("--keyid", help="Its keyid. Default: the key's fingerprint."),
         click.option(
-            "--key", "key_file", type=_file, required=True, help="Your private key (PEM)."
+            "--key", "key_file", type=FILE, required=True, help="Your private key (PEM)."
         ),
         service_url,
     ):

@@ -4,7 +4,7 @@ All commands that read rows have them, such as `lethe model register`.
 """
 
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -81,12 +81,10 @@ _QUERY = click.option(
 )
 
 
-def table_options(
-    *, holdout: bool = True, sql: bool = True
+def with_options(
+    options: Sequence[Callable[[Callable[..., Any]], Callable[..., Any]]],
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Return a decorator that adds the options of a table's columns."""
-    options = [_LABEL, _RECORD, _CLIENT, _SUBJECT, _PERSON, _FEATURES]
-    options += [_HOLDOUT] * holdout + [_SQL, _QUERY] * sql
+    """Return a decorator that adds options to a command, in the order of --help."""
 
     def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
         for option in reversed(options):
@@ -94,6 +92,14 @@ def table_options(
         return command
 
     return decorate
+
+
+def table_options(
+    *, holdout: bool = True, sql: bool = True
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Return a decorator that adds the options of a table's columns."""
+    options = [_LABEL, _RECORD, _CLIENT, _SUBJECT, _PERSON, _FEATURES]
+    return with_options(options + [_HOLDOUT] * holdout + [_SQL, _QUERY] * sql)
 
 
 def roles_of(options: Mapping[str, Any]) -> "Roles | None":

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from lethe.cli.text.waiting import working
-from workers.cli.data_options import DATA, read_raw, table_options
+from workers.cli.data_options import DATA, read_raw, table_options, with_options
 
 # As in workers.data.extractors.registry, which would load numerical libraries early.
 EXTRACTORS = ("identity", "random-relu", "sentence-transformers", "timm", "torch-module")
@@ -39,13 +39,7 @@ def extractor_options(required: bool) -> Callable[[Callable[..., Any]], Callable
         ),
         click.option("--digest", help="Refuse an extractor with another digest."),
     )
-
-    def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
-        for option in reversed(options):
-            command = option(command)
-        return command
-
-    return decorate
+    return with_options(options)
 
 
 @click.group()

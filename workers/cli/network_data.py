@@ -1,12 +1,12 @@
 """The options that say where a network's rows are and which client each belongs to."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from workers.cli.data_options import roles_of, table_options
+from workers.cli.data_options import roles_of, table_options, with_options
 
 if TYPE_CHECKING:
     from workers.data.opening import Progress
@@ -74,11 +74,8 @@ _DATA = (
 )
 
 
-def data_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options for a network's rows, in the order of --help."""
-    for option in reversed(_DATA):
-        command = option(command)
-    return command
+# For a network's rows.
+data_options = with_options(_DATA)
 
 
 def source_of(

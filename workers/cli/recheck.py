@@ -9,28 +9,27 @@ from typing import Any
 
 import click
 
+from lethe.cli.options import FILE
 from lethe.cli.text.waiting import working
 from workers.judge.recheck.files import PINNED
 from workers.judge.recheck.lines import MEANING, Recheck
 
-_File = click.Path(exists=True, dir_okay=False, path_type=Path)
-
 
 @click.command()
-@click.argument("file", type=_File)
-@click.option("--evidence", type=_File, required=True, help="The certificate's evidence file.")
+@click.argument("file", type=FILE)
+@click.option("--evidence", type=FILE, required=True, help="The certificate's evidence file.")
 @click.option(
-    "--scores", type=_File, multiple=True, help="A scores file that it names; repeatable."
+    "--scores", type=FILE, multiple=True, help="A scores file that it names; repeatable."
 )
-@click.option("--model", type=_File, help="The model file it is about.")
+@click.option("--model", type=FILE, help="The model file it is about.")
 @click.option(
     "--policy",
-    type=_File,
+    type=FILE,
     help="The registered policy, or the response of GET /v1/models/REF.",
 )
 @click.option(
     "--registration",
-    type=_File,
+    type=FILE,
     help="The model's registration: the response of GET /v1/models/REF.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the lines as JSON.")

@@ -8,13 +8,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from lethe import canonical
-from lethe.cli.options import operator_token, plain, service_url
+from lethe.cli.options import FILE, operator_token, plain, service_url
 from workers.cli.data_options import DATA, read_rows, table_options
 
 if TYPE_CHECKING:
     from workers.secure_sum.client.service import RoundClient
-
-_file = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 
 @click.group("round")
@@ -96,12 +94,12 @@ def roster(keys: tuple[str, ...]) -> None:
 
 @round_.command()
 @service_url
-@click.option("--key", "key_file", type=_file, required=True, help="Your private key (PEM).")
+@click.option("--key", "key_file", type=FILE, required=True, help="Your private key (PEM).")
 @click.option("--keyid", help="Its keyid. Default: the key's fingerprint.")
 @click.option(
     "--roster",
     "roster_file",
-    type=_file,
+    type=FILE,
     required=True,
     help="Your peers' public keys, from the peers: see `lethe round roster`.",
 )

@@ -3,7 +3,7 @@
 The benchmark and the demonstration measure by the same means.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import nan
 from typing import Any
@@ -33,6 +33,7 @@ CLIENTS = 10
 VALIDATION = 3  # every third held-out row limits steps, the others are the test set
 # With a strong skew the erased client holds most of some classes: there is something to forget.
 ALPHA = 0.1
+joined = ClientData.joined
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -54,7 +55,7 @@ class Federated:
     @property
     def retained(self) -> ClientData:
         """All retained rows."""
-        return joined([self.clients[name] for name in self.clients if name != self.target])
+        return joined([rows for name, rows in self.clients.items() if name != self.target])
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,13 +68,6 @@ class Measured:
     retained: float
     work: Work | None
     note: str = ""
-
-
-def joined(parts: Sequence[ClientData]) -> ClientData:
-    """Return the rows of several clients as one."""
-    return ClientData(
-        torch.cat([part.inputs for part in parts]), torch.cat([part.targets for part in parts])
-    )
 
 
 def federate(

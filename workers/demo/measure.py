@@ -79,7 +79,8 @@ def _retrain(
         features, labels = arrays["features"][keep], arrays["labels"][keep]
     with tempfile.TemporaryDirectory() as folder:
         rows = Path(folder) / "rows.npz"
-        np.savez(rows, allow_pickle=False, features=features, labels=labels, head=_bytes(after))
+        head = np.frombuffer(after, dtype=np.uint8)
+        np.savez(rows, allow_pickle=False, features=features, labels=labels, head=head)
         command = [sys.executable, "-m", "workers.demo.retrain", str(rows)]
         environment = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
         done = subprocess.run(
@@ -87,7 +88,3 @@ def _retrain(
         )
     digest, distance = done.stdout.split()
     return digest, float(distance)
-
-
-def _bytes(data: bytes) -> NDArray[np.uint8]:
-    return np.frombuffer(data, dtype=np.uint8)

@@ -7,7 +7,6 @@ unlearning. Images of a file are memorised: few of them, over many passes, with 
 out.
 """
 
-import shutil
 import time
 from collections import Counter
 from collections.abc import Mapping
@@ -22,20 +21,18 @@ import numpy as np
 from lethe.cli.text.waiting import Waiting
 from lethe.client import Client
 from lethe.client.answers import RequestStatus, parse_progress
-from lethe.log.fetch import fetch_from
-from lethe.log.follow import mirror_log
-from lethe.log.note import parse_log_vkey
 from lethe.signing.keys import generate_key, private_pem
 from workers.data.digits import load_digit_images
 from workers.data.image_npz import load_image_npz
 from workers.data.images import LabelledImages
 from workers.demo import certified
-from workers.demo.directory import SERVICE_LOG, check_directory, make_directory, write_private
-from workers.demo.kept import keep_certificate, say_where
+from workers.demo.directory import check_directory, write_private
+from workers.demo.kept import keep_certificate
 from workers.demo.network_measure import accuracies, retrained_digest
 from workers.demo.plan import Wish
-from workers.demo.service import DemoError, LocalService, stopped_on_failure
-from workers.demo.table import TableRow, print_table, verify_all
+from workers.demo.run import MODEL, Running, keep_last, read_log_key, with_service
+from workers.demo.service import DemoError
+from workers.demo.table import TableRow
 from workers.registration.network import (
     NetworkOptions,
     NetworkRegistration,
@@ -43,7 +40,6 @@ from workers.registration.network import (
     prepare_network,
 )
 
-MODEL = "demo"
 SEED = 0
 LOCAL = {"epochs": 2.0, "batch_size": 32, "learning_rate": 0.05, "momentum": 0.9}
 RECOVERY = {"rounds": 2, "epochs": 1.0}
@@ -141,25 +137,15 @@ def _run(
 ) -> None:
     """Serve the requests; images: for measuring the model, None for features of a file."""
     wishes = _wishes(prepared)
-    make_directory(out, data)
-    local = LocalService(out / "data", out / SERVICE_LOG)
-    click.echo("Making keys and an empty log, starting the service …")
-    local.run_cli("migrate")
-    local.run_cli("log", "init")
-    token = local.run_cli("token", "new", "--scope", "operator", "--name", "demo").split()[-1]
-    with stopped_on_failure(local):
-        base_url = local.start()
-        outcomes = _serve(out, base_url, token, prepared, wishes)
-        if not keep_serving:
-            local.stop()
-        click.echo("Verifying each certificate offline, in a process of its own …")
-        verify_all(out, outcomes)
-        print_table(outcomes)
+
+    def serve(running: Running) -> list[TableRow]:
+        return _serve(out, running, prepared, wishes)
+
+    def end(_: Running, outcomes: list[TableRow]) -> None:
         if images is not None:
             _compare(out, images, prepared, outcomes)
-    say_where(out, base_url, local.pid if keep_serving else None)
-    if any(outcome.verdict != "PASS" for outcome in outcomes):
-        raise DemoError("a certificate did not verify: see the table")
+
+    with_service(out, data, serve, end, keep_serving)
 
 
 def drawn(images: LabelledImages, rows: int | None) -> LabelledImages:
@@ -219,27 +205,21 @@ def _wishes(prepared: NetworkRegistration) -> list[Wish]:
 
 
 def _serve(
-    out: Path, base_url: str, token: str, prepared: NetworkRegistration, wishes: list[Wish]
+    out: Path, running: Running, prepared: NetworkRegistration, wishes: list[Wish]
 ) -> list[TableRow]:
-    key = generate_key("ed25519")
-    for name in ("log.vkey", "log-mldsa.vkey", "issuer.pem"):
-        shutil.copyfile(out / "data" / "keys" / name, out / "keys" / name)
-    log = parse_log_vkey((out / "keys" / "log.vkey").read_text().strip())
+    key, log = generate_key("ed25519"), read_log_key(out)
     outcomes = []
-    with Client(base_url, token=token) as operator:
+    with Client(running.base_url, token=running.token) as operator:
         operator.register_key(key, keyid="requester")
         write_private(out / "keys" / "requester.pem", private_pem(key))
         click.echo(f"Registering {len(prepared.records)} records, training …")
         operator.register_model(prepared.manifest, prepared.npz)
         wait_until_trained(operator)
         (out / "models" / "before.safetensors").write_bytes(operator.artifact(MODEL, 1))
-        with Client(base_url, "requester", key, log=log) as requester:
+        with Client(running.base_url, "requester", key, log=log) as requester:
             for wish in wishes:
                 outcomes.append(erase(out, requester, wish))
-        version = max(int(str(row["number"])) for row in operator.versions(MODEL))
-        (out / "models" / "after.safetensors").write_bytes(operator.artifact(MODEL, version))
-    report = mirror_log(fetch_from(f"{base_url}/v1/log"), log, out / "log")
-    click.echo(f"Mirrored the log: {report.size} entries, every hash recomputed")
+        keep_last(out, running, operator, log)
     return outcomes
 
 

@@ -13,7 +13,7 @@ import click
 from lethe.client import Client
 from lethe.log.fetch import fetch_from
 from lethe.log.follow import mirror_log
-from lethe.log.note import parse_log_vkey
+from lethe.log.note import NoteVerifier, parse_log_vkey
 from lethe.signing.keys import generate_key, private_pem
 from workers.data.digits import load_digits
 from workers.data.extractors.base import Extractor
@@ -44,12 +44,11 @@ WISHES_A_ROUND = 5  # released together by one masked round
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """The service under demonstration, and its registration."""
+    """The service under demonstration."""
 
     local: LocalService
     base_url: str
     token: str
-    shown: "Demonstrated"
 
 
 def run(
@@ -114,6 +113,36 @@ def demonstrate(out: Path, data: Path | None, shown: Demonstrated, keep_serving:
 
     Raises as `run`.
     """
+
+    def serve(running: Running) -> list[TableRow]:
+        return _serve(out, running, shown)
+
+    def end(running: Running, outcomes: list[TableRow]) -> None:
+        shown.compare(outcomes)
+        if keep_serving:
+            service = {
+                "base_url": running.base_url,
+                "operator_token": running.token,
+                "model": MODEL,
+                "erasable_records": shown.untouched,
+                "pid": running.local.pid,
+            }
+            write_private(out / SERVICE, json.dumps(service, indent=2) + "\n")
+
+    with_service(out, data, serve, end, keep_serving)
+
+
+def with_service(
+    out: Path,
+    data: Path | None,
+    serve: Callable[[Running], list[TableRow]],
+    end: Callable[[Running, list[TableRow]], None],
+    keep_serving: bool,
+) -> None:
+    """Start a service in `out`, serve requests, verify what it certified, and print a table.
+
+    end: called with the table's rows. Raises DemoError if a certificate did not verify.
+    """
     make_directory(out, data)
     local = LocalService(out / "data", out / SERVICE_LOG)
     click.echo("Making keys and an empty log, starting the service …")
@@ -121,23 +150,14 @@ def demonstrate(out: Path, data: Path | None, shown: Demonstrated, keep_serving:
     local.run_cli("log", "init")
     token = local.run_cli("token", "new", "--scope", "operator", "--name", "demo").split()[-1]
     with stopped_on_failure(local):
-        running = Running(local, local.start(), token, shown)
-        outcomes = _serve(out, running)
+        running = Running(local, local.start(), token)
+        outcomes = serve(running)
         if not keep_serving:
             local.stop()
         click.echo("Verifying each certificate offline, in a process of its own …")
         verify_all(out, outcomes)
         print_table(outcomes)
-        shown.compare(outcomes)
-        if keep_serving:
-            service = {
-                "base_url": running.base_url,
-                "operator_token": token,
-                "model": MODEL,
-                "erasable_records": shown.untouched,
-                "pid": local.pid,
-            }
-            write_private(out / SERVICE, json.dumps(service, indent=2) + "\n")
+        end(running, outcomes)
     say_where(out, running.base_url, local.pid if keep_serving else None)
     if any(outcome.verdict != "PASS" for outcome in outcomes):
         raise DemoError("a certificate did not verify: see the table")
@@ -165,20 +185,33 @@ def _prepare_data(data: Path | None, method: str, masked: bool) -> RidgeRegistra
     return replace(prepared, manifest=manifest)
 
 
-def _serve(out: Path, running: Running) -> list[TableRow]:
-    wishes, size = running.shown.wishes, running.shown.together
+def read_log_key(out: Path) -> NoteVerifier:
+    """Copy the service's public keys to `out`; return the log's."""
+    for name in ("log.vkey", "log-mldsa.vkey", "issuer.pem"):
+        shutil.copyfile(out / "data" / "keys" / name, out / "keys" / name)
+    return parse_log_vkey((out / "keys" / "log.vkey").read_text().strip())
+
+
+def keep_last(out: Path, running: Running, operator: Client, log: NoteVerifier) -> None:
+    """Write the model's last version and a mirror of the log to `out`."""
+    version = max(int(str(row["number"])) for row in operator.versions(MODEL))
+    (out / "models" / "after.safetensors").write_bytes(operator.artifact(MODEL, version))
+    report = mirror_log(fetch_from(f"{running.base_url}/v1/log"), log, out / "log")
+    click.echo(f"Mirrored the log: {report.size} entries, every hash recomputed")
+
+
+def _serve(out: Path, running: Running, shown: Demonstrated) -> list[TableRow]:
+    wishes, size = shown.wishes, shown.together
     keys = {name: generate_key(name) for name in ("ed25519", "ecdsa-p256-sha256")}
     with Client(running.base_url, token=running.token) as operator:
         for name, key in keys.items():
             operator.register_key(key, keyid=f"requester-{name}")
             write_private(out / "keys" / f"requester-{name}.pem", private_pem(key))
-        for name in ("log.vkey", "log-mldsa.vkey", "issuer.pem"):
-            shutil.copyfile(out / "data" / "keys" / name, out / "keys" / name)
-        holders = _register(running, operator)
+        log = read_log_key(out)
+        holders = _register(running, shown, operator)
         _wait_until_ready(operator)
         (out / "models" / "before.safetensors").write_bytes(operator.artifact(MODEL, 1))
         outcomes = []
-        log = parse_log_vkey((out / "keys" / "log.vkey").read_text().strip())
         requesters = [
             Client(running.base_url, f"requester-{name}", key, log=log)
             for name, key in keys.items()
@@ -199,10 +232,7 @@ def _serve(out: Path, running: Running) -> list[TableRow]:
                 )
         for requester in requesters:
             requester.close()
-        version = max(int(str(row["number"])) for row in operator.versions(MODEL))
-        (out / "models" / "after.safetensors").write_bytes(operator.artifact(MODEL, version))
-    report = mirror_log(fetch_from(f"{running.base_url}/v1/log"), log, out / "log")
-    click.echo(f"Mirrored the log: {report.size} entries, every hash recomputed")
+        keep_last(out, running, operator, log)
     return outcomes
 
 
@@ -218,11 +248,11 @@ def _wait_until_ready(operator: Client) -> None:
     raise DemoError("the model was not fitted in time: see service.log")
 
 
-def _register(running: Running, operator: Client) -> DataHolders | None:
+def _register(running: Running, shown: Demonstrated, operator: Client) -> DataHolders | None:
     """Register the model with its rows, or with the data holders who keep them."""
-    prepared = running.shown.prepared
+    prepared = shown.prepared
     click.echo(f"Registering {len(prepared.records)} records, waiting for the fit …")
-    if not running.shown.masked:
+    if not shown.masked:
         operator.register_model(prepared.manifest, prepared.npz)
         return None
     operator.register_model(prepared.manifest)

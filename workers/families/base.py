@@ -8,6 +8,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
+from importlib.util import find_spec
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, BinaryIO, Protocol
 
@@ -19,6 +20,7 @@ from app.service.desk.people import RecordIdentity
 from lethe.certificates.statement import Guarantee
 from lethe.errors import LetheError
 from models import Job, Model, ModelVersion
+from workers import libraries
 from workers.cases.case import ExecutedJob, Judges, NextAttempt
 from workers.errors import RefusedError
 from workers.judge.base import Report
@@ -54,6 +56,18 @@ FAMILIES: Mapping[str, str] = MappingProxyType(
 
 
 NO_SILOS = "no rows of this kind of model lie with silos"
+
+
+class LacksLibraryError(LetheError):
+    """This worker lacks a library of a family; another may have it, so the job waits.
+
+    modules: what is imported. extra: what installs them. named: the library in the message.
+    """
+
+    status = 503
+    modules: tuple[str, ...]
+    extra: str
+    named: str
 
 
 class UnknownFamilyError(LetheError):
@@ -130,7 +144,7 @@ class Family(Protocol):
     whether the requests of one version are judged together, because they share everything but
     their own retained set and purge. decidable: whether an operator can decide on a request
     that did not pass. own_jobs: by kind, the jobs that only this family has. trains_networks:
-    whether its jobs use a GPU if there is one.
+    whether its jobs use a GPU if there is one. lacks: what `check_here` raises.
 
     Methods that compute raise RefusedError with the reason if they decline.
     """
@@ -142,11 +156,15 @@ class Family(Protocol):
     judges_together: bool = False
     decidable: bool = True
     trains_networks: bool = False
+    lacks: type[LacksLibraryError] | None = None
     own_jobs: Mapping[str, OwnJob] = MappingProxyType({})
 
     def check_here(self) -> None:
-        """Raise a LetheError if this worker lacks a library that the family needs."""
-        return
+        """Raise the error `lacks` if this worker lacks a library that the family needs."""
+        lacks = self.lacks
+        if lacks is not None and any(find_spec(name) is None for name in lacks.modules):
+            command = libraries.with_extra(lacks.extra)
+            raise lacks(f"this model's workers need {lacks.named}: {command}")
 
     def read(self, model: Model, upload: BinaryIO) -> ParsedUpload:
         """Parse an accepted upload, which may be larger than memory.

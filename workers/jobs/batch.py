@@ -138,15 +138,7 @@ def _member(
     found = forget_set(session, model_id, scope, request.id, taken, claims)
     if not found:
         return None
-    return BatchMember(
-        job.id,
-        job.lease_token,
-        request.id,
-        request.ref,
-        {record.record: record.salt for record in found},
-        {record.record: record.subject_id for record in found},
-        0 if scope.records is None else len(scope.records) - len(found),
-    )
+    return BatchMember.of(job, request, ((r.record, r.salt, r.subject_id) for r in found))
 
 
 def _companions(session: Session, head: Job, whole: set[int]) -> list[Job]:

@@ -13,13 +13,13 @@ from app.service.context import Services
 from app.service.desk import people
 from app.service.desk.people import RecordIdentity
 from app.service.models import held_out as rows
-from app.service.scope import has_tombstone, may_return
+from app.service.scope import has_tombstone, holds_any, may_return
 from app.steps import reached
 from app.vault.master import ADD_BACK, UPLOAD, open_tombstone_key, record_tag, tags_digest
 from lethe import identity
 from lethe.catalogue import data_of
 from models import Contribution, Model, Record, Tombstone
-from models.database.session import chunks
+from models.database.session import chunks, rows_in
 from models.person import HELD_OUT, LEARNED
 from workers.errors import RefusedError
 from workers.families import base as family
@@ -205,10 +205,7 @@ def refuse_known(
         return  # a first contribution: no lookup per record needed
     known_of = dict(clients)
     for chunk in chunks(list(known_of)):
-        known = select(Record.id).where(
-            Record.model_id == model_id, col(Record.record).in_(chunk)
-        )
-        if session.exec(known).first() is not None:
+        if holds_any(session, model_id, chunk):
             raise RefusedError("a record id is already in the training set: use new ids")
         if not add_back and has_tombstone(session, model_id, tombstone_key, chunk):
             raise RefusedError(ERASED)
@@ -220,15 +217,10 @@ def refuse_known(
 def _lift(session: Session, model_id: int, tags: list[bytes]) -> list[bytes]:
     """Delete the tombstones of records that come back; return the tags that were found."""
     lifted: list[bytes] = []
-    for chunk in chunks(tags):
-        stones = session.exec(
-            select(Tombstone).where(
-                Tombstone.model_id == model_id, col(Tombstone.tag).in_(chunk)
-            )
-        ).all()
-        for stone in stones:
-            lifted.append(bytes(stone.tag))
-            session.delete(stone)
+    query = select(Tombstone).where(Tombstone.model_id == model_id)
+    for stone in rows_in(session, query, col(Tombstone.tag), tags):
+        lifted.append(bytes(stone.tag))
+        session.delete(stone)
     session.flush()
     return lifted
 

@@ -15,6 +15,7 @@ from app.reconcile.inputs import is_as_received, versions_of
 from app.reconcile.judgement import EXECUTED, Event, contradiction, escalation_problem, opened
 from app.schemas.requests import Scope
 from app.service.context import Services
+from app.service.scope import holds_any
 from app.vault.errors import NotStoredError, ShreddedError
 from app.vault.master import ADD_BACK
 from lethe import canonical
@@ -29,10 +30,9 @@ from models import (
     LogEntry,
     Model,
     ModelVersion,
-    Record,
     Verification,
 )
-from models.database.session import chunks, read_by_id
+from models.database.session import read_by_id, rows_in
 from workers.cases.case import ELSE, read_stored
 from workers.errors import RefusedError
 from workers.leases.lease import JobContext
@@ -145,15 +145,10 @@ def _judged(session: Session, jobs: Sequence[Job]) -> dict[str, tuple[str, int]]
 
     The report is not loaded: the evidence repeats its checks, and it is the largest column.
     """
-    found = {}
-    for chunk in chunks([job.request_id for job in jobs if job.request_id is not None]):
-        query = select(
-            Verification.request_id, Verification.evidence_id, Verification.version_id
-        ).where(col(Verification.request_id).in_(chunk))
-        found.update(
-            {request: (file, version) for request, file, version in session.exec(query)}
-        )
-    return found
+    query = select(Verification.request_id, Verification.evidence_id, Verification.version_id)
+    asked = [job.request_id for job in jobs if job.request_id is not None]
+    found = rows_in(session, query, col(Verification.request_id), asked)
+    return {request: (file, version) for request, file, version in found}
 
 
 def _passed(
@@ -248,19 +243,9 @@ def check_scope(
     if not erased <= set(named):
         raise NotJudgedError("records were removed that the request does not name")
     # A record that another request erased may have been added back since, on a newer consent.
-    held = _is_held(session, model, sorted(set(named) - erased))
+    held = holds_any(session, model.id, sorted(set(named) - erased))
     if held and not _came_back(services, session, model, events[0].index):
         raise NotJudgedError("records that the request names were not removed")
-
-
-def _is_held(session: Session, model: Model, records: Sequence[str]) -> bool:
-    for chunk in chunks(records):
-        query = select(Record.id).where(
-            Record.model_id == model.id, col(Record.record).in_(chunk)
-        )
-        if session.exec(query).first() is not None:
-            return True
-    return False
 
 
 def _came_back(services: Services, session: Session, model: Model, since: int) -> bool:

@@ -11,13 +11,13 @@ of them, and the purge has the outcome.
 import re
 import struct
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
 from operator import lt
 from typing import Generic, TypeVar
 
-from lethe.catalogue import CHECKS, CheckSpec
+from lethe.catalogue import CHECKS, VERIFIERS, CheckSpec
 from lethe.certificates.statement import CheckPart
 from workers.discovery import import_room
 from workers.errors import ModelError
@@ -30,6 +30,8 @@ from workers.judge.base import (
     UpdateClaim,
 )
 from workers.judge.merkle import NO_CONTENT, Tree, table
+
+Claim = TypeVar("Claim")
 
 # Errors of evaluating a claim with odd types or sizes. A claim is written by the judged party,
 # so it must not be able to stop the judge: the check fails, and says so.
@@ -96,6 +98,23 @@ def result_of(judgements: Sequence[Judgement]) -> Result:
     if not failed:
         return "PASS"
     return "INCONCLUSIVE" if all(j.undecided for j in failed) else "FAIL"
+
+
+@dataclass(frozen=True, slots=True)
+class CheckingVerifier(Generic[Claim]):
+    """A verifier that judges a claim by a list of checks, which never raises."""
+
+    id: str
+    checks: Callable[[Claim], Sequence[Judgement]]
+
+    @property
+    def version(self) -> str:
+        """Changes whenever the same claim may get another verdict."""
+        return VERIFIERS[self.id]
+
+    def verify(self, claim: Claim) -> Report:
+        """Return the numbered verdict. Never raises for anything a claim may contain."""
+        return report_of(self.checks(claim))
 
 
 Function = TypeVar("Function")
@@ -245,7 +264,7 @@ def _problem(claim: RetainedSetClaim, rows: int) -> str | None:
 
 
 def _malformed(name: str, leaves: Sequence[bytes]) -> str | None:
-    if not _are_commitments(leaves):
+    if not are_commitments(leaves):
         return f"a commitment in {name} is not 32 bytes"
     if not all(map(lt, leaves, islice(leaves, 1, None))):
         return f"{name} is not sorted without duplicates"
@@ -265,14 +284,14 @@ def _difference(claim: RetainedSetClaim, erased: set[bytes]) -> str:
 def _malformed_update(claim: RetainedSetClaim, update: UpdateClaim) -> str | None:
     """Return what is wrong with the other requests' records that the same update removed."""
     others = [*update.earlier, *update.later]
-    if not _are_commitments(update.added):
+    if not are_commitments(update.added):
         return "a commitment that the round added is not 32 bytes"
     added = set(update.added)
     if len(added) != len(update.added):
         return "the round added a record twice"
     if added.difference(claim.before, update.earlier):
         return "a record that the round added is not in the set that it grew to"
-    if not _are_commitments(others):
+    if not are_commitments(others):
         return "a commitment of another request is not 32 bytes"
     if len(set(others)) != len(others):
         return "a record is erased twice in one update"
@@ -283,5 +302,6 @@ def _malformed_update(claim: RetainedSetClaim, update: UpdateClaim) -> str | Non
     return None
 
 
-def _are_commitments(leaves: Sequence[bytes]) -> bool:
+def are_commitments(leaves: Sequence[bytes]) -> bool:
+    """Return whether all leaves are 32 bytes."""
     return {*map(type, leaves)} <= {bytes} and {*map(len, leaves)} <= {32}

@@ -11,17 +11,17 @@ round is forged, a sample of k of n rounds passes with probability 1 - k/n.
 
 from dataclasses import dataclass
 
-from lethe.catalogue import CHECKS, VERIFIERS
-from workers.judge.base import Judgement, PurgeClaim, Report, RetainedSetClaim
+from lethe.catalogue import CHECKS
+from workers.judge.base import Judgement, PurgeClaim, RetainedSetClaim
 from workers.judge.checks import (
     SHA256,
+    CheckingVerifier,
     check_digests,
     check_model_file,
     check_pairs,
     check_retention,
     guarded,
     judged,
-    report_of,
 )
 
 DATA, START, RERUN = CHECKS["data"], CHECKS["start"], CHECKS["re-execution"]
@@ -58,10 +58,6 @@ class RetrainedClaim:
     rows_before: tuple[str, str]
 
 
-def _few(claim: RetrainedClaim) -> bool:
-    return claim.answers_missing >= 0 and 0 <= claim.answers_allowed < 1 << 32
-
-
 def check_rerun(claim: RetrainedClaim) -> Judgement:
     """Judge the re-execution: another result on equal hardware refutes, none does not."""
     total, again = claim.rounds, claim.reexecuted_rounds
@@ -70,7 +66,8 @@ def check_rerun(claim: RetrainedClaim) -> Judgement:
         raise TypeError("rounds are counted in whole numbers")
     found, refuted = claim.reexecuted_digest, False
     ran = f"{again} of {total} rounds"
-    if total < 1 or not 0 <= again <= total or not _few(claim):
+    answered = claim.answers_missing >= 0 and 0 <= claim.answers_allowed < 1 << 32
+    if total < 1 or not 0 <= again <= total or not answered:
         problem, refuted = "the counts of rounds are impossible", True
     elif found is not None and not SHA256.fullmatch(found):
         problem, refuted = "a digest is not SHA-256 in lower-case hex", True
@@ -97,25 +94,16 @@ def check_rerun(claim: RetrainedClaim) -> Judgement:
     return judged(RERUN, problem, passed=False, undecided=not refuted)
 
 
-@dataclass(frozen=True, slots=True)
-class ExactRetrainedVerifier:
-    """Judges erasure by retraining from its re-execution."""
-
-    id: str = "exact-retrained"
-    version: str = VERIFIERS["exact-retrained"]
-
-    def verify(self, claim: RetrainedClaim) -> Report:
-        """Return the numbered verdict. Never raises for anything a claim may contain."""
-        return report_of(
-            [
-                check_model_file(claim.published_digest, claim.file_digest),
-                guarded(DATA, lambda: check_digests(DATA, claim.claimed_data, claim.data)),
-                *check_retention(claim.retained_set, claim.purge),
-                guarded(START, lambda: check_digests(START, claim.claimed_start, claim.start)),
-                guarded(RERUN, lambda: check_rerun(claim)),
-                *check_pairs({"rows-before": claim.rows_before}),
-            ]
-        )
+def checks_of(claim: RetrainedClaim) -> list[Judgement]:
+    """Judge erasure by retraining from its re-execution."""
+    return [
+        check_model_file(claim.published_digest, claim.file_digest),
+        guarded(DATA, lambda: check_digests(DATA, claim.claimed_data, claim.data)),
+        *check_retention(claim.retained_set, claim.purge),
+        guarded(START, lambda: check_digests(START, claim.claimed_start, claim.start)),
+        guarded(RERUN, lambda: check_rerun(claim)),
+        *check_pairs({"rows-before": claim.rows_before}),
+    ]
 
 
-VERIFIER = ExactRetrainedVerifier()
+VERIFIER = CheckingVerifier("exact-retrained", checks_of)

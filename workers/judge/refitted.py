@@ -19,18 +19,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lethe.catalogue import CHECKS, VERIFIERS
-from workers.judge.base import Judgement, PurgeClaim, Report, RetainedSetClaim
+from lethe.catalogue import CHECKS
+from workers.judge.base import Judgement, PurgeClaim, RetainedSetClaim
 from workers.judge.bytes_probe import PROBE, ProbeClaim, check_probe
 from workers.judge.checks import (
     SHA256,
+    CheckingVerifier,
     check_digests,
     check_model_file,
     check_pairs,
     check_retention,
     guarded,
     judged,
-    report_of,
 )
 
 # The check `untouched-shards`: all shards but the named ones are as they were.
@@ -123,18 +123,6 @@ def check_refit(claim: RefittedClaim) -> Judgement:
     return judged(AGAIN, problem, passed=False, undecided=True)
 
 
-@dataclass(frozen=True, slots=True)
-class RefittedVerifier:
-    """Judges a model by the verifier's own fit on the retained rows."""
-
-    id: str
-    version: str
-
-    def verify(self, claim: RefittedClaim) -> Report:
-        """Return the numbered verdict. Never raises for anything a claim may contain."""
-        return _report(claim, guarded(AGAIN, lambda: check_refit(claim)))
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class RerunClaim:
     """A published model whose training gives another file each time, and the verifier's own.
@@ -208,42 +196,32 @@ def _layout(tensors: Tensors) -> dict[str, tuple[str, tuple[int, ...]]]:
     return {name: (values.dtype.str, values.shape) for name, values in tensors.items()}
 
 
-@dataclass(frozen=True, slots=True)
-class RerunVerifier:
-    """Judges a model by the verifier's own run, which gives approximately the same tensors."""
-
-    id: str
-    version: str
-
-    def verify(self, claim: RerunClaim) -> Report:
-        """Return the numbered verdict. Never raises for anything a claim may contain."""
-        return _report(claim.refit, guarded(DIFFERENCE, lambda: check_difference(claim)))
+def _of_refit(claim: RefittedClaim) -> list[Judgement]:
+    return _checks(claim, guarded(AGAIN, lambda: check_refit(claim)))
 
 
-def _report(claim: RefittedClaim, again: Judgement) -> Report:
+def _of_rerun(claim: RerunClaim) -> list[Judgement]:
+    return _checks(claim.refit, guarded(DIFFERENCE, lambda: check_difference(claim)))
+
+
+def _checks(claim: RefittedClaim, again: Judgement) -> list[Judgement]:
     """Return the checks shared by both classes. again: of the verifier's own fit."""
-    return report_of(
-        [
-            check_model_file(claim.published_digest, claim.file_digest),
-            guarded(DATA, lambda: check_digests(DATA, claim.claimed_data, claim.data)),
-            *check_retention(claim.retained_set, claim.purge),
-            *check_pairs({"registration": claim.registration}),
-            again,
-            *check_pairs({"rows-before": claim.rows_before}),
-            *([] if claim.shards is None else _untouched(claim.shards)),
-            *([] if claim.probe is None else _probed(claim.probe)),
-        ]
-    )
+    shards, probe = claim.shards, claim.probe
+    found = [
+        check_model_file(claim.published_digest, claim.file_digest),
+        guarded(DATA, lambda: check_digests(DATA, claim.claimed_data, claim.data)),
+        *check_retention(claim.retained_set, claim.purge),
+        *check_pairs({"registration": claim.registration}),
+        again,
+        *check_pairs({"rows-before": claim.rows_before}),
+    ]
+    if shards is not None:
+        found.append(guarded(UNTOUCHED, lambda: check_untouched(shards)))
+    if probe is not None:
+        found.append(guarded(PROBE, lambda: check_probe(probe)))
+    return found
 
 
-def _untouched(shards: ShardsClaim) -> list[Judgement]:
-    return [guarded(UNTOUCHED, lambda: check_untouched(shards))]
-
-
-def _probed(probe: ProbeClaim) -> list[Judgement]:
-    return [guarded(PROBE, lambda: check_probe(probe))]
-
-
-VERIFIER = RefittedVerifier("exact-retrained", VERIFIERS["exact-retrained"])
-EXACT = RefittedVerifier("exact", VERIFIERS["exact"])
-RERUN = RerunVerifier("retrained", VERIFIERS["retrained"])
+VERIFIER = CheckingVerifier("exact-retrained", _of_refit)
+EXACT = CheckingVerifier("exact", _of_refit)
+RERUN = CheckingVerifier("retrained", _of_rerun)

@@ -89,6 +89,12 @@ def keep_before(services: Services, tx: Transaction, data: bytes | None) -> str 
     return None if data is None else services.artifacts.put(tx.session, BEFORE, data).id
 
 
+def load_before(job: JobContext, session: Session) -> bytes | None:
+    """Return the sealed model from before a job's update, None if nothing was kept."""
+    row = session.exec(select(Job).where(Job.id == job.lease.job_id)).one()
+    return None if row.before_id is None else job.services.artifacts.get(session, row.before_id)
+
+
 def release_before(
     services: Services, tx: Transaction, job: Job, before_id: str | None = None
 ) -> None:

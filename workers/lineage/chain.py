@@ -14,11 +14,12 @@ from sqlmodel import Session
 
 from app.ledger.sequencer import Ledger
 from app.retained_pages import RetainedSet, leaves, load
+from app.schemas.requests import Scope
 from lethe.canonical import parse_base64
 from lethe.certificates.errors import RemovalError
 from lethe.certificates.evidence import prove_removal
 from lethe.certificates.retained_tree import Leaf, RetainedTree, folded_root, retained_root
-from models import Model, ModelVersion
+from models import ErasureRequest, Job, Model, ModelVersion
 from workers.lineage.logged import NotLoggedError, check_logged
 from workers.lineage.versions import OtherModelError
 from workers.updates.update import FreshRecords
@@ -124,6 +125,26 @@ class BatchMember:
     salts: dict[str, bytes]
     subjects: dict[str, int]
     erased_before: int = 0
+
+    @classmethod
+    def of(
+        cls,
+        job: Job,
+        request: ErasureRequest,
+        records: Iterable[tuple[str, bytes, int]],
+    ) -> "BatchMember":
+        """Return the member of a request. records: id, salt and subject of each it removes."""
+        found = list(records)
+        named = Scope.model_validate(request.scope).records
+        return cls(
+            job.id,
+            job.lease_token,
+            request.id,
+            request.ref,
+            {record: salt for record, salt, _ in found},
+            {record: subject for record, _, subject in found},
+            0 if named is None else len(named) - len(found),
+        )
 
     def owned(self) -> dict[int, set[str]]:
         """Return the member's records by the id of their subject."""

@@ -21,7 +21,7 @@ from app.service.context import Services
 from lethe.errors import LetheError
 from models import Artifact, Model, ModelVersion, Record, Subject
 from models.database import bulk
-from models.database.session import chunks, read_by_id
+from models.database.session import chunks, read_by_id, rows_in
 from models.database.types import tag_of
 from workers.errors import RefusedError
 from workers.leases.lease import Lease
@@ -58,13 +58,14 @@ def numbered(session: Session, model_id: int, number: int) -> ModelVersion:
 
 def commitments_of(session: Session, model_id: int, records: Collection[str]) -> list[bytes]:
     """Return the sorted commitments of the given retained records of a model."""
-    found: list[bytes] = []
-    for chunk in chunks(sorted(records)):
-        query = select(Record.commitment).where(
-            Record.model_id == model_id, col(Record.record).in_(chunk)
-        )
-        found += [bytes(value) for value in session.exec(query)]
-    return sorted(found)
+    query = select(Record.commitment).where(Record.model_id == model_id)
+    return sorted(map(bytes, rows_in(session, query, col(Record.record), sorted(records))))
+
+
+def salts_of(session: Session, model_id: int) -> dict[str, bytes]:
+    """Return the salt of each record of a model."""
+    query = select(Record.record, Record.salt).where(Record.model_id == model_id)
+    return {record: bytes(salt) for record, salt in session.exec(query)}
 
 
 def add_records(

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from workers.errors import RefusedError
+from workers.errors import RefusedError, refusing
 from workers.registration.recipe import RecipeRegistration, RecipeRows, pack
 
 # Members for the forest's file; the rest configures the trees.
@@ -63,32 +63,26 @@ def predicted(file: bytes, features: NDArray[np.float64], step: float | None) ->
 
     step: of numbers; None if there are classes. Raises RefusedError for another file.
     """
-    from lethe.estimators.errors import EstimatorInputError
     from lethe.estimators.forest.published import PublishedForest
 
-    try:
+    with refusing():
         forest = PublishedForest.from_bytes(file)
         if step is None:
             found: NDArray[Any] = forest.probabilities(features).argmax(axis=1)
         else:
             found = forest.means(features) * step
-    except EstimatorInputError as error:
-        raise RefusedError(str(error)) from None
     return found
 
 
 def _edges(
     width: int, options: Mapping[str, Any], public: NDArray[np.float64] | None
 ) -> list[list[float]]:
-    from lethe.estimators.errors import EstimatorInputError
     from lethe.estimators.forest.bins import DEFAULT_EDGES, Bins
 
     if public is None:
         return [DEFAULT_EDGES.tolist()] * width
     if public.shape[1] != width:
         raise RefusedError(f"the public rows have {public.shape[1]} features, DATA has {width}")
-    try:
+    with refusing():
         bins = Bins.of_public_rows(public, missing=bool(options.get("missing", False)))
-    except EstimatorInputError as error:
-        raise RefusedError(str(error)) from None
     return [own.tolist() for own in bins.edges]

@@ -4,7 +4,7 @@ import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -58,6 +58,7 @@ class RecipeRegistration:
     names_held_out: bool
     sends_held_out: bool
     bins: int = 0
+    held_out_use: ClassVar[str] = "measure the model"
 
     def summary(self) -> str:
         """Return one sentence for people: what is sent, and what is held out."""
@@ -70,7 +71,7 @@ class RecipeRegistration:
                 held_out += ", and every version is measured on them"
         else:
             sent = sent_of_held_out(self.names_held_out, rows=self.sends_held_out)
-            held_out = f"held-out rows only measure the model; {sent}"
+            held_out = f"held-out rows only {self.held_out_use}; {sent}"
         return (
             f"{counted(len(self.records), 'record')} of "
             f"{counted(len(set(self.subjects)), 'subject')} and "

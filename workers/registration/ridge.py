@@ -5,52 +5,28 @@ from held-out rows alone, which are never trained on, so no erasure can affect t
 """
 
 import io
-from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from lethe.identity import HELD_OUT
 from workers.arrays import Rows
 from workers.data.extractors.base import Extractor
-from workers.data.federation import Federation, counted
-from workers.data.identities import rows_to_send, sent_of_held_out, to_send
+from workers.data.federation import Federation
+from workers.data.identities import rows_to_send, to_send
 from workers.errors import RefusedError
 from workers.methods.ridge.base import RidgeConfig, method_named
 from workers.methods.ridge.statistics.gram import accumulate
 from workers.methods.ridge.statistics.quantiser import calibrate
+from workers.registration.recipe import RecipeRegistration
 
 DEFAULT_PENALTY = 1.0  # fixed beforehand: choosing it by fitting would depend on every row
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class RidgeRegistration:
-    """A registration, and the held-out rows to measure the model's accuracy on.
+class RidgeRegistration(RecipeRegistration):
+    """A registration whose held-out rows choose the quantiser's steps."""
 
-    features (h, d) and labels (h,) are held out; records, clients and subjects (n,) are
-    trained on. names_held_out: ids and hashed identities of held-out rows are sent;
-    sends_held_out: so are the rows.
-    """
-
-    manifest: dict[str, Any]
-    npz: bytes
-    features: NDArray[np.floating]
-    labels: NDArray[np.int64]
-    records: list[str]
-    clients: list[str]
-    subjects: list[str]
-    names_held_out: bool
-    sends_held_out: bool
-
-    def summary(self) -> str:
-        """Return a description of what is sent and what is not, for people."""
-        return (
-            f"{counted(len(self.records), 'record')} of "
-            f"{counted(len(set(self.subjects)), 'subject')} and "
-            f"{counted(len(set(self.clients)), 'client')}; held-out rows only calibrate the "
-            f"quantiser; {sent_of_held_out(self.names_held_out, rows=self.sends_held_out)}"
-        )
+    __slots__ = ()
+    held_out_use = "calibrate the quantiser"
 
 
 def prepare(

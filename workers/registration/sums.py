@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from workers.errors import DatasetError, RefusedError
+from workers.errors import DatasetError, refusing
 from workers.registration.recipe import RecipeRegistration, RecipeRows, pack
 
 STEPS, MOST = 16, 256.0  # weights are multiples of 1/16 up to 256
@@ -50,13 +50,10 @@ def predicted(file: bytes, features: NDArray[np.float64]) -> NDArray[Any]:
 
     Raises RefusedError if the file is not one of these estimators.
     """
-    from lethe.estimators.errors import EstimatorInputError
     from lethe.estimators.sums.published import read_published
 
-    try:
+    with refusing():
         return read_published(file).predict(features)
-    except EstimatorInputError as error:
-        raise RefusedError(str(error)) from None
 
 
 def _check_features(rows: RecipeRows, options: Mapping[str, Any]) -> None:
@@ -88,7 +85,6 @@ def _check_features(rows: RecipeRows, options: Mapping[str, Any]) -> None:
 
 def _check_alpha(rows: RecipeRows, options: Mapping[str, Any]) -> None:
     """Sum the rows to be sent as the service does, and refuse what it would refuse then."""
-    from lethe.estimators.errors import EstimatorInputError
     from lethe.estimators.sums.config import RIDGE, SumsConfig
     from lethe.estimators.sums.sealed import of_nothing
 
@@ -98,14 +94,12 @@ def _check_alpha(rows: RecipeRows, options: Mapping[str, Any]) -> None:
     weights = np.ones(len(kept)) if rows.weights is None else rows.weights
     given = {name: value for name, value in options.items() if name != "estimator"}
     columns, classes = rows.features.shape[1], len(rows.classes)
-    try:
+    with refusing():
         config = SumsConfig(
             kind=options["estimator"], columns=columns, classes=classes, **given
         )
         coded = config.coded(rows.features[kept], rows.labels[kept], weights[kept])
         of_nothing(config).changed(coded, 1).check_solvable()
-    except EstimatorInputError as error:
-        raise RefusedError(str(error)) from None
 
 
 def rounded(name: str, weights: NDArray[np.float64]) -> NDArray[np.float64]:

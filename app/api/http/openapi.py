@@ -25,6 +25,7 @@ from app.schemas.requests import NewRequest
 from app.service.models.held_out import HeldOutChangedError
 from app.vault.errors import MasterKeyError, NotStoredError, SealError, ShreddedError
 from lethe.catalogue import EVENTS
+from lethe.certificates.bundle import MEDIA_TYPE as BUNDLE
 from lethe.certificates.evidence import SCORES_TYPE
 from lethe.errors import LetheError
 from lethe.log.proofs import ProofError
@@ -35,20 +36,19 @@ from lethe.signing import errors as s
 Problem = type[LetheError]
 Schema = dict[str, Any]
 
-_BUNDLE = "application/vnd.dev.sigstore.bundle.v0.3+json"
 _BYTES, _JSON = "application/octet-stream", "application/json"
 _TEXT = "text/plain; charset=utf-8"
 
 # Answers that FastAPI cannot know: the content type, and whether 304 is possible.
 FILES: dict[str, tuple[str, bool]] = {
-    "getCertificate": (_BUNDLE, True),
+    "getCertificate": (BUNDLE, True),
     "getCertificateReceipt": (RECEIPT, True),
     "getCertificatePage": ("text/html; charset=utf-8", False),
     "getCertificatePdf": ("application/pdf", False),
     "getEvidence": (_JSON, False),
     "getScores": (SCORES_TYPE, False),
     "getArtifact": (_BYTES, True),
-    "getSignature": (_BUNDLE, False),
+    "getSignature": (BUNDLE, False),
     "getPeriodReport": (_JSON, False),
     "getReport": (_JSON, True),
     "getCaseSummary": (_JSON, False),
@@ -97,13 +97,14 @@ _ANY: tuple[Problem, ...] = (
     SealError,
 )
 _UNKNOWN = (p.NotFoundError,)
+_CLOSED = (p.NotFoundError, p.ConflictError)
 _ISSUED = (p.NotFoundError, p.NotIssuedError, p.CertificateChangedError)
-_CONTRIBUTED = (p.UnknownModelError, p.UploadError)
+_WITNESSED = (*_ISSUED, p.NotWitnessedError)
+_MODEL = (p.ModelDeletedError, p.UnknownModelError)
 _DECIDED = (p.NotFoundError, p.ConflictError, p.ForbiddenError, PeopleChangedError)
 RAISED: dict[str, tuple[Problem, ...]] = {
     "submitRequest": (
-        p.ModelDeletedError,
-        p.UnknownModelError,
+        *_MODEL,
         p.UnknownRecordError,
         p.AlreadyErasedError,
         p.ContributionPendingError,
@@ -132,11 +133,11 @@ RAISED: dict[str, tuple[Problem, ...]] = {
     "followRequest": _UNKNOWN,
     "followCase": (p.NotFoundError, PeopleChangedError),
     "withdrawRequest": (p.NotFoundError, p.NotWithdrawableError, PeopleChangedError),
-    "decideRequest": (p.NotFoundError, p.ConflictError),
-    "getCertificateReceipt": (*_ISSUED, p.NotWitnessedError, p.ReceiptRefusedError),
-    "getCertificate": (*_ISSUED, p.NotWitnessedError),
-    "getCertificatePage": (*_ISSUED, p.NotWitnessedError, p.BusyError),
-    "getCertificatePdf": (*_ISSUED, p.NotWitnessedError, p.BusyError, PdfMissingError),
+    "decideRequest": _CLOSED,
+    "getCertificateReceipt": (*_WITNESSED, p.ReceiptRefusedError),
+    "getCertificate": _WITNESSED,
+    "getCertificatePage": (*_WITNESSED, p.BusyError),
+    "getCertificatePdf": (*_WITNESSED, p.BusyError, PdfMissingError),
     "getEvidence": (*_ISSUED, NotStoredError, ShreddedError),
     "getScores": (p.NotFoundError, NotStoredError, ShreddedError),
     "listAsked": (),
@@ -147,28 +148,27 @@ RAISED: dict[str, tuple[Problem, ...]] = {
         p.ReleaseMismatchError,
     ),
     "listReleases": (),
-    "placeHold": (p.NotFoundError, p.ConflictError),
+    "placeHold": _CLOSED,
     "listHolds": (p.BadCursorError,),
     "releaseHold": (p.NotFoundError, p.ConflictError, p.ForbiddenError, HoldsChangedError),
     "getCallbackKey": (),
     "listCallbacks": (p.BadCursorError,),
     "listCallbackDeliveries": (p.NotFoundError, p.BadCursorError),
-    "replayCallback": (p.NotFoundError, p.ConflictError),
-    "removeCallback": (p.NotFoundError,),
+    "replayCallback": _CLOSED,
+    "removeCallback": _UNKNOWN,
     "addWebhook": (TargetError, p.ConflictError),
     "listWebhooks": (),
-    "getWebhook": (p.NotFoundError,),
+    "getWebhook": _UNKNOWN,
     "listDeliveries": (p.NotFoundError, p.BadCursorError),
-    "replayWebhook": (p.NotFoundError, p.ConflictError),
-    "testWebhook": (p.NotFoundError, p.ConflictError),
-    "rotateWebhook": (p.NotFoundError, p.ConflictError),
-    "disableWebhook": (p.NotFoundError, p.ConflictError),
-    "enableWebhook": (p.NotFoundError, p.ConflictError),
-    "removeWebhook": (p.NotFoundError,),
+    "replayWebhook": _CLOSED,
+    "testWebhook": _CLOSED,
+    "rotateWebhook": _CLOSED,
+    "disableWebhook": _CLOSED,
+    "enableWebhook": _CLOSED,
+    "removeWebhook": _UNKNOWN,
     "dropRelease": (p.NotFoundError, p.ReleaseClosedError),
     "openRound": (
-        p.ModelDeletedError,
-        p.UnknownModelError,
+        *_MODEL,
         p.ModelNotReadyError,
         p.NotMaskedError,
         p.RoundOpenError,
@@ -189,7 +189,7 @@ RAISED: dict[str, tuple[Problem, ...]] = {
     "abortRound": (p.NotFoundError, p.RoundStepError),
     "registerKey": (s.KeyFormatError, p.ConflictError),
     "listKeys": (),
-    "confirmKey": (*_UNKNOWN, s.KeyFormatError, p.ConflictError, p.KeyUnloggedError),
+    "confirmKey": (p.NotFoundError, s.KeyFormatError, p.ConflictError, p.KeyUnloggedError),
     "revokeKey": _UNKNOWN,
     "registerModel": (p.ModelDeletedError, p.ConflictError, p.NotOverSilosError, p.UploadError),
     "listModels": (),
@@ -204,39 +204,20 @@ RAISED: dict[str, tuple[Problem, ...]] = {
     ),
     "mendModel": (p.UnknownModelError, p.ConflictError),
     "listVersions": (p.UnknownModelError, p.UnloggedVersionError),
-    "getVersion": (
-        p.ModelDeletedError,
-        p.UnknownModelError,
-        p.NotFoundError,
-        p.UnloggedVersionError,
-        p.CertificateChangedError,
-    ),
-    "getArtifact": (
-        p.ModelDeletedError,
-        p.UnknownModelError,
-        p.NotFoundError,
-        NotStoredError,
-        ShreddedError,
-    ),
-    "getSignature": (
-        p.ModelDeletedError,
-        p.UnknownModelError,
-        p.NotFoundError,
-        p.UnloggedVersionError,
-        ShreddedError,
-    ),
-    "getManifest": (p.ModelDeletedError, p.UnknownModelError),
+    "getVersion": (*_MODEL, p.NotFoundError, p.UnloggedVersionError, p.CertificateChangedError),
+    "getArtifact": (*_MODEL, p.NotFoundError, NotStoredError, ShreddedError),
+    "getSignature": (*_MODEL, p.NotFoundError, p.UnloggedVersionError, ShreddedError),
+    "getManifest": _MODEL,
     "contribute": (
-        *_CONTRIBUTED,
-        p.ModelDeletedError,
+        *_MODEL,
+        p.UploadError,
         p.ConflictError,
         p.ModelNotReadyError,
         p.IdempotencyMismatchError,
     ),
     "getContribution": (p.UnknownModelError, p.NotFoundError),
     "startAudit": (
-        p.ModelDeletedError,
-        p.UnknownModelError,
+        *_MODEL,
         p.MethodUnavailableError,
         p.ModelNotReadyError,
         p.AuditRefusedError,
@@ -244,7 +225,7 @@ RAISED: dict[str, tuple[Problem, ...]] = {
     ),
     "listAudits": (),
     "getAudit": _UNKNOWN,
-    "stopAudit": (p.NotFoundError, p.ConflictError),
+    "stopAudit": _CLOSED,
     "getPeriodReport": (p.BadCursorError, p.BusyError, p.PeriodChangedError, PdfMissingError),
     "getReport": (p.NotFoundError, p.NoReportError, p.AuditMissingError, NotStoredError),
     "getStatistics": (
@@ -253,22 +234,11 @@ RAISED: dict[str, tuple[Problem, ...]] = {
         p.NumbersDestroyedError,
         p.NumbersChangedError,
     ),
-    "findPerson": (p.ModelDeletedError, p.UnknownModelError, PeopleChangedError),
-    "importPeople": (
-        p.ModelDeletedError,
-        p.UnknownModelError,
-        p.UnknownRecordError,
-        PeopleChangedError,
-    ),
-    "removeHeldOut": (
-        p.ModelDeletedError,
-        p.UnknownModelError,
-        p.UnknownRecordError,
-        HeldOutChangedError,
-    ),
+    "findPerson": (*_MODEL, PeopleChangedError),
+    "importPeople": (*_MODEL, p.UnknownRecordError, PeopleChangedError),
+    "removeHeldOut": (*_MODEL, p.UnknownRecordError, HeldOutChangedError),
     "openCase": (
-        p.ModelDeletedError,
-        p.UnknownModelError,
+        *_MODEL,
         p.ConflictError,
         p.ContributionPendingError,
         p.MethodUnavailableError,
@@ -303,7 +273,7 @@ RAISED: dict[str, tuple[Problem, ...]] = {
     "noteCase": _DECIDED,
     "assignCase": _DECIDED,
     "getCheckpoint": (),
-    "getWitnessedCheckpoint": (p.NotFoundError,),
+    "getWitnessedCheckpoint": _UNKNOWN,
     "getLogKey": (),
     "getTrustRoot": (),
     "getTile": (TileError, p.NotFoundError),

@@ -41,6 +41,11 @@ def static_file(package: str, name: str, media_type: str) -> Response:
     return Response(data, media_type=media_type, headers={"cache-control": "no-cache"})
 
 
+def attachment(name: str) -> dict[str, str]:
+    """Return the headers of a download that a browser saves under a name."""
+    return {"content-disposition": f'attachment; filename="{name}"'}
+
+
 def is_form(request: Request) -> bool:
     """Return whether a body is a URL-encoded form, as the pages send it."""
     return request.headers.get("content-type", "").partition(";")[0].strip() == URLENCODED

@@ -19,7 +19,7 @@ from app.service.context import Services
 from app.service.paging import format_cursor, parse_cursor
 from lethe.errors import LetheError
 from models import Callback, Delivery, ErasureRequest, RequestEvent
-from models.database.session import chunks
+from models.database.session import chunks, rows_in
 from models.database.types import clock
 
 log = logging.getLogger(__name__)
@@ -80,10 +80,9 @@ def page(
 def followers(session: Session, refs: Iterable[str]) -> dict[str, list[Follower]]:
     """Return the callbacks of requests, by the requests' refs."""
     found: dict[str, list[Follower]] = {}
-    for part in chunks(sorted(refs)):
-        query = select(Callback.ref, Callback.id, Callback.kind, Callback.owner)
-        for ref, *follower in session.exec(query.where(col(Callback.ref).in_(part))):
-            found.setdefault(ref, []).append(Follower(*follower))
+    query = select(Callback.ref, Callback.id, Callback.kind, Callback.owner)
+    for ref, *follower in rows_in(session, query, col(Callback.ref), sorted(refs)):
+        found.setdefault(ref, []).append(Follower(*follower))
     return found
 
 
@@ -99,15 +98,9 @@ def last_states(session: Session) -> list[tuple[str, str, int]]:
         .group_by(col(ErasureRequest.ref))
     )
     found = {index: ref for ref, index in session.exec(newest)}
-    return [
-        (event, found[index], index)
-        for part in chunks(sorted(found))
-        for event, index in session.exec(
-            select(RequestEvent.event, RequestEvent.log_index).where(
-                col(RequestEvent.log_index).in_(part)
-            )
-        )
-    ]
+    query = select(RequestEvent.event, RequestEvent.log_index)
+    named = rows_in(session, query, col(RequestEvent.log_index), sorted(found))
+    return [(event, found[index], index) for event, index in named]
 
 
 def are_any(session: Session) -> bool:

@@ -12,11 +12,11 @@ from app.reconcile.case_parts import (
     contact_digest,
     stored_parts,
 )
-from app.reconcile.findings import FsckReport
+from app.reconcile.findings import FsckReport, valid_leaves
 from app.reconcile.retention import ended_refs
 from lethe.log.entries import MODEL_EVENT, EntryError, Leaf, parse_leaf
 from models import Case, LogEntry
-from models.database.session import chunks
+from models.database.session import rows_in
 
 CHECK = "case"
 FETCH = 500  # rows in memory at once
@@ -59,15 +59,8 @@ def check_cases(session: Session, report: FsckReport) -> None:
 
 def _leaves(session: Session, cases: Sequence[Case]) -> dict[int, Leaf]:
     wanted = sorted({part.log_index for case in cases for part in stored_parts(case)})
-    found = {}
-    for chunk in chunks(wanted):
-        query = select(LogEntry.index, LogEntry.leaf).where(col(LogEntry.index).in_(chunk))
-        for index, data in session.exec(query):
-            try:
-                found[index] = parse_leaf(data)
-            except EntryError:  # reported by `check_tree`
-                continue
-    return found
+    query = select(LogEntry.index, LogEntry.leaf)
+    return dict(valid_leaves(rows_in(session, query, col(LogEntry.index), wanted)))
 
 
 def _is_logged(case: Case, key: bytes, leaves: dict[int, Leaf]) -> bool:

@@ -2,10 +2,10 @@
 
 from sqlmodel import Session, col, select
 
-from app.reconcile.findings import FsckReport
+from app.reconcile.findings import FsckReport, valid_leaves
 from app.reconcile.holds import ENDED, UNTARGETED, Held, compare, has_target, kept_by
 from app.reconcile.retention import ended_refs
-from lethe.log.entries import HOLD_EVENT, EntryError, Leaf, parse_leaf
+from lethe.log.entries import HOLD_EVENT, Leaf
 from models import LegalHold, LogEntry
 
 CHECK = "hold"
@@ -18,11 +18,7 @@ def check_holds(session: Session, report: FsckReport) -> Held:
     """
     query = select(LogEntry.index, LogEntry.leaf).where(LogEntry.kind == HOLD_EVENT)
     logged: dict[str, list[tuple[int, Leaf]]] = {}
-    for index, data in session.exec(query.order_by(col(LogEntry.index))):
-        try:
-            leaf = parse_leaf(data)
-        except EntryError:  # reported by `check_tree`
-            continue
+    for index, leaf in valid_leaves(session.exec(query.order_by(col(LogEntry.index)))):
         logged.setdefault(str(leaf.ref), []).append((index, leaf))
     rows = {row.id: row for row in session.exec(select(LegalHold))}
     standing, problems = compare(rows, logged, ended_refs(session, ENDED))

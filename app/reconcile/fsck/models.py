@@ -13,7 +13,7 @@ from sqlmodel import Session, col, select
 from app import retained_pages
 from app.ledger.journal import digests_of, stored_digest
 from app.reconcile.deleted import REGISTERED, VERSION, check_deletion
-from app.reconcile.findings import FsckReport
+from app.reconcile.findings import FsckReport, valid_leaves
 from app.reconcile.inputs import QUARANTINED, RELEASED, check_held_out
 from app.reconcile.model_events import CLOSED
 from lethe.certificates.errors import RemovalError
@@ -262,9 +262,5 @@ def _versions(session: Session, ref: str) -> Iterator[tuple[int, Leaf]]:
         page = list(session.exec(query))
         if not page:
             return
-        for index, data in page:
-            try:
-                yield index, parse_leaf(data)
-            except EntryError:
-                continue  # reported by `check_tree`
+        yield from valid_leaves(page)
         last = page[-1][0]

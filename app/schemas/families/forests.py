@@ -5,12 +5,11 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from app.schemas.base import Wire
+from app.schemas.base import Finite, Wire
 from app.schemas.families.scripts import check_names
 from app.schemas.models import FamilyManifest, Name
 from lethe.catalogue import ForestMethod
 
-Finite = Annotated[float, Field(allow_inf_nan=False)]
 Edges = Annotated[list[Finite], Field(max_length=62)]
 
 

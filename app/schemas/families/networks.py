@@ -15,7 +15,7 @@ from pydantic import (
     model_validator,
 )
 
-from app.schemas.base import Wire
+from app.schemas.base import Finite, Whole, Wire
 from app.schemas.families.certified import METHOD, NOISY, check_noisy, check_terms
 from app.schemas.models import FamilyManifest, Name, RowForm
 from lethe.catalogue import Attack, Distance, NetworkMethod
@@ -23,9 +23,6 @@ from lethe.catalogue import Attack, Distance, NetworkMethod
 PIXELS: Final = "res-unet"  # the only network whose labels are masks
 DENSE: Final = ("logistic", "mlp")  # heads on features
 Word = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9_-]{0,39}$")]
-Finite = Annotated[float, Field(allow_inf_nan=False)]
-# The integers that RFC 8785 represents exactly.
-Whole = Annotated[int, Field(ge=-(2**53) + 1, le=2**53 - 1)]
 Setting = bool | Whole | Finite | Word | None
 # A floating-point number that JSON can represent: no NaN or infinity.
 Number = Annotated[float, Field(allow_inf_nan=False, ge=0, le=1e30)]

@@ -7,15 +7,12 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, StringConstraints, model_validator
 
-from app.schemas.base import Wire
+from app.schemas.base import Finite, Whole, Wire
 from app.schemas.families.tables import TableManifest, Word
 from app.schemas.models import Name
 from lethe.catalogue import CLASSIFIERS, REGRESSORS, TRANSFORMERS, RecipeClass, RecipeMethod
 
 Parameter = Annotated[str, StringConstraints(pattern=r"^[a-zA-Z][a-zA-Z0-9_]{0,39}$")]
-# The integers that RFC 8785 represents exactly.
-Whole = Annotated[int, Field(ge=-(2**53) + 1, le=2**53 - 1)]
-Finite = Annotated[float, Field(allow_inf_nan=False)]
 Value = bool | Whole | Finite | Word | None
 Values = Annotated[
     list[Value | Annotated[list[Value], Field(max_length=1000)]], Field(max_length=1000)

@@ -6,11 +6,10 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from app.schemas.base import Wire
+from app.schemas.base import Finite, Wire
 from app.schemas.models import FamilyManifest, Name
 from lethe.catalogue import SumsMethod
 
-Finite = Annotated[float, Field(allow_inf_nan=False)]
 Exponent = Annotated[int, Field(ge=-160, le=160)]
 Estimator = Literal["ridge-regressor", "ridge-classifier", "gaussian-nb", "multinomial-nb"]
 LARGEST_CODE = 2**31 - 1  # steps of a number; lethe/estimators/sums/fixed_point.py

@@ -36,12 +36,11 @@ from app.service.on_behalf import follow, log_part, submit
 from app.service.parts import BEFORE, ERASING, NOTHING, ONLY_HELD_OUT, certified_at
 from app.service.queue import PARKED
 from app.service.requests import require_own_ref
-from app.service.scope import changed, check_size, named_places
+from app.service.scope import changed, check_size, holds_any, named_places
 from app.vault.master import ADD_BACK
 from lethe.identity import Identity
 from lethe.log.entries import parse_leaf
-from models import Case, ErasureRequest, LogEntry, Model, Record
-from models.database.session import chunks
+from models import Case, ErasureRequest, LogEntry, Model
 
 
 def find(services: Services, wanted: PersonQuery) -> FoundPage:
@@ -268,15 +267,11 @@ def _remove_held_out(
 
 def _refuse_records(session: Session, model: Model, held_out: Sequence[str]) -> None:
     """Refuse held-out rows behind a forest's bins: their removal would change no version."""
-    for chunk in chunks(held_out) if "bins" in model.config else ():
-        query = select(Record.id).where(
-            Record.model_id == model.id, col(Record.record).in_(chunk)
+    if "bins" in model.config and holds_any(session, model.id, held_out):
+        raise ConflictError(
+            "the bin edges of the model come from some of these rows: erase them by a request, "
+            "with `lethe request submit`"
         )
-        if session.exec(query.limit(1)).first() is not None:
-            raise ConflictError(
-                "the bin edges of the model come from some of these rows: erase them by a "
-                "request, with `lethe request submit`"
-            )
 
 
 def remove_held_out(services: Services, wanted: HeldOutRemoval) -> HeldOutRemoved:

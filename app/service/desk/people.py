@@ -39,7 +39,7 @@ from app.vault.people import MODULUS, PeopleKey, StoredRow, Sums
 from lethe.identity import Identity
 from models import Model, Person, Record
 from models.database import bulk
-from models.database.session import chunks
+from models.database.session import chunks, rows_in
 from models.database.types import SealedName
 from models.person import ERASED, HELD_OUT, LEARNED
 
@@ -417,12 +417,9 @@ def import_identities(
             read_all(session, model, key, total)
 
     def effect(tx: Transaction) -> int:
-        known: set[str] = set()
-        for chunk in chunks(sorted({record for record, _ in found})):
-            query = select(Record.record).where(
-                Record.model_id == model_id, col(Record.record).in_(chunk)
-            )
-            known.update(tx.session.exec(query))
+        query = select(Record.record).where(Record.model_id == model_id)
+        named = sorted({record for record, _ in found})
+        known = set(rows_in(tx.session, query, col(Record.record), named))
         unknown = [place for place, (record, _) in enumerate(found, 1) if record not in known]
         if unknown:
             raise UnknownRecordError(

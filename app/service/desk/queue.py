@@ -33,7 +33,7 @@ from app.service.requests import CLOSED as ENDED
 from app.service.requests import is_overdue
 from app.service.review import HELD, PAUSED
 from models import BearerToken, Case, ErasureRequest, Model, Record, RequesterKey
-from models.database.session import chunks, read_by_id
+from models.database.session import read_by_id, rows_in
 from models.database.types import clock
 
 ANSWERED = "answered"
@@ -158,11 +158,9 @@ def _of_person(services: Services, wanted: QueueQuery) -> frozenset[str]:
         found = people.find(services, model, wanted.person.identity())
         requests.update(found.erased_by)
         with services.reading() as session:
-            for chunk in chunks(list(found.learned)):
-                query = select(Record.claimed_by).where(
-                    Record.model_id == model.id, col(Record.record).in_(chunk)
-                )
-                requests.update(one for one in session.exec(query) if one is not None)
+            query = select(Record.claimed_by).where(Record.model_id == model.id)
+            claims = rows_in(session, query, col(Record.record), list(found.learned))
+            requests.update(one for one in claims if one is not None)
     return frozenset(requests)
 
 
@@ -259,12 +257,9 @@ def _answered_page(
 def _without_followers(session: Session, cases: Sequence[Case]) -> list[Case]:
     """Leave out cases without a request of their own that follow an earlier case's open one."""
     followed = {one.ref: {part["request"] for part in one.parts} - {None} for one in cases}
-    going_on: set[str] = set()
-    for chunk in chunks(sorted({one for requests in followed.values() for one in requests})):
-        query = select(ErasureRequest.id).where(
-            col(ErasureRequest.id).in_(chunk), col(ErasureRequest.state).not_in(CLOSED)
-        )
-        going_on.update(session.exec(query))
+    named = sorted({one for requests in followed.values() for one in requests})
+    query = select(ErasureRequest.id).where(col(ErasureRequest.state).not_in(CLOSED))
+    going_on = set(rows_in(session, query, col(ErasureRequest.id), named))
     return [one for one in cases if going_on.isdisjoint(followed[one.ref])]
 
 

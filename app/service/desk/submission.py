@@ -21,7 +21,7 @@ from app.service.parts import UNLIKE
 from app.service.scope import covers
 from lethe.log.entries import CommitmentError, EntryError
 from models import Case, ErasureRequest, Model, Record, RequesterKey
-from models.database.session import chunks
+from models.database.session import rows_in
 
 
 def request_for(wanted: NewCase, found: Found) -> NewRequest:
@@ -39,12 +39,8 @@ def claimant(
     has the request with another scope; ConflictError: some are being erased by other requests,
     and not all by one, or the request is not open any more.
     """
-    claims: dict[str, str | None] = {}
-    for chunk in chunks(list(records)):
-        query = select(Record.record, Record.claimed_by).where(
-            Record.model_id == model.id, col(Record.record).in_(chunk)
-        )
-        claims |= dict(session.exec(query).all())
+    query = select(Record.record, Record.claimed_by).where(Record.model_id == model.id)
+    claims: dict[str, str | None] = dict(rows_in(session, query, col(Record.record), records))
     if len(claims) != len(records):
         raise PeopleChangedError(
             "a record with identities is not in the training set: run `lethe log fsck`"

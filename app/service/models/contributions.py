@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 
-from sqlmodel import Session, col, select
+from sqlmodel import Session, select
 
 from app import logs, traces
 from app.ledger.journal import record_model_event
@@ -22,7 +22,7 @@ from app.service.context import Services
 
 # The Gram matrix of a single row reveals the row, up to its sign.
 from app.service.models.registry import find, is_remote, present
-from app.service.scope import has_tombstone, is_add_back, may_return
+from app.service.scope import has_tombstone, holds_any, is_add_back, may_return
 from app.service.signatures import current_key
 from app.uploads.checked import CheckedUpload
 from app.vault.master import (
@@ -36,7 +36,7 @@ from app.vault.master import (
 from lethe.errors import LetheError
 from lethe.signing.errors import KeyNotEntitledError
 from lethe.signing.http import SignedBy
-from models import Contribution, Job, Model, Record, RequesterKey
+from models import Contribution, Job, Model, RequesterKey
 from models.database.session import chunks
 
 SINGLE = (
@@ -233,15 +233,12 @@ def _refuse_known(
     key = open_tombstone_key(services.root_secret, model)
     clients = dict(zip(upload.records, upload.clients, strict=True))
     for chunk in chunks(upload.records):
-        held = select(Record.id).where(
-            Record.model_id == model.id, col(Record.record).in_(chunk)
-        )
         if add_back:
             returning = {record: clients[record] for record in chunk}
             erased = not may_return(session, model.id, key, returning)
         else:
             erased = has_tombstone(session, model.id, key, chunk)
-        if erased or session.exec(held).first() is not None:
+        if erased or holds_any(session, model.id, chunk):
             raise ConflictError(KNOWN)
 
 

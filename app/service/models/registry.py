@@ -60,28 +60,26 @@ def page(session: Session, after: str | None, limit: int) -> Page[ModelView]:
 
 
 def versions(
-    services: Services, session: Session, ref: str, after: int | None, limit: int
+    services: Services,
+    session: Session,
+    ref: str,
+    after: int | None,
+    limit: int,
+    *,
+    lineage: bool = False,
 ) -> Page[VersionView]:
-    """Return a model's versions, oldest first. Raises as `show_version`."""
+    """Return a model's versions, oldest first. Raises as `show_version`.
+
+    lineage: with the certificates of what made each.
+    """
     model = find(session, ref)
     query = select(ModelVersion).where(ModelVersion.model_id == model.id)
 
     def shown(row: ModelVersion) -> VersionView:
-        return show_version(services, model, row)
-
-    return page_of(session, query, ModelVersion.number, after, limit, shown)
-
-
-def lineage(
-    services: Services, session: Session, ref: str, after: int | None, limit: int
-) -> Page[VersionView]:
-    """Return versions as `versions`, each with the certificates of what made it."""
-    model = find(session, ref)
-    query = select(ModelVersion).where(ModelVersion.model_id == model.id)
-
-    def shown(row: ModelVersion) -> VersionView:
-        issued = certificates_of(services, session, row)
         view = show_version(services, model, row)
+        if not lineage:
+            return view
+        issued = certificates_of(services, session, row)
         return view.model_copy(update={"certificates": issued})
 
     return page_of(session, query, ModelVersion.number, after, limit, shown)

@@ -14,7 +14,6 @@ from workers.families import base
 from workers.families.base import UnknownFamilyError
 from workers.families.forest.family import ForestFamily
 from workers.families.masked.family import MaskedFamily
-from workers.families.network import family as network_family
 from workers.families.network.family import NetworkFamily, NoTorchError
 from workers.families.recipe.family import RecipeFamily
 from workers.families.ridge.family import RidgeFamily
@@ -105,7 +104,7 @@ def test_a_network_is_certified_without_torch_and_computed_with_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     kind = of(data="rows", family="network")
-    monkeypatch.setattr(network_family, "find_spec", lambda name: None)
+    monkeypatch.setattr(base, "find_spec", lambda name: None)
     monkeypatch.setitem(sys.modules, "workers.families.network.update", None)
     with pytest.raises(NoTorchError, match="pip install"):
         kind.check_here()

@@ -8,16 +8,16 @@ import click
 
 from lethe.cli.options import service_url
 from workers.cli import service
-from workers.cli.data_options import DATA, table_options
+from workers.cli.data_options import DATA, table_options, with_options
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from app.schemas.families.manifests import Manifest
     from workers.registration.recipe import RecipeRegistration, RecipeRows
 
 FIT_SECONDS = 3600
 FIT_MEMORY_BYTES = 8 << 30  # LETHE_FIT_MEMORY_BYTES in a service's default
-FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 SAMPLE_WEIGHT = click.option("--sample-weight", metavar="COLUMN", help="Weights of rows.")
 ABOUT_DATA = (
     "DATA is a .parquet, .csv, .tsv, .feather or .arrow file, a folder of files of one format, "
@@ -27,12 +27,10 @@ ABOUT_DATA = (
 )
 
 
-def registration_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add DATA, and the options of the model and of its rows' columns.
-
-    All but `url`, `ref` and `data` are for `read_rows`.
-    """
-    options = (
+# DATA, and the options of the model and of its rows' columns; all but `url`, `ref` and `data`
+# are for `read_rows`.
+registration_options = with_options(
+    (
         service_url,
         click.option(
             "--ref", required=True, help="The model's reference, such as support-intents."
@@ -47,9 +45,7 @@ def registration_options(command: Callable[..., Any]) -> Callable[..., Any]:
         ),
         service.decision_options,
     )
-    for option in reversed(options):
-        command = option(command)
-    return command
+)
 
 
 def send(
@@ -78,15 +74,18 @@ def send(
             click.echo(measured(found, prepared.labels, numbers=numbers))
 
 
-def check_manifest(prepared: "RecipeRegistration") -> None:
-    """Raise click.ClickException if the service would refuse the manifest."""
+def check_manifest(manifest: Mapping[str, Any]) -> "Manifest":
+    """Return a manifest as the service reads it, before any row is sent.
+
+    Raises click.ClickException if the service would refuse it.
+    """
     from pydantic import ValidationError
 
     from app.schemas.families.manifests import MANIFESTS
     from workers.cli.models.training import first_problem
 
     try:
-        MANIFESTS[prepared.manifest["family"]].model_validate(prepared.manifest)
+        return MANIFESTS[manifest["family"]].model_validate(manifest)
     except ValidationError as error:
         raise click.ClickException(first_problem(error)) from None
 

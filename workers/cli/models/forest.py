@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from lethe.cli.options import FILE
 from workers.cli.data_options import DATA
 from workers.cli.models.fitting import (
     ABOUT_DATA,
-    FILE,
     check_manifest,
     read_rows,
     registration_options,
@@ -64,7 +64,7 @@ def forest(
         prepared = forests.prepare_forest(
             rows, options, ref=ref, public=known, held_out_bins=held_out
         )
-        check_manifest(prepared)
+        check_manifest(prepared.manifest)
     if public is None and "edges" not in options and not held_out:
         click.echo(
             "bins: the default edges, dense near 0 and ending at ±1,000; for features on other "

@@ -5,10 +5,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from lethe.cli.options import service_url
+from lethe.cli.options import FILE, service_url
 from workers.cli import service
 from workers.cli.data_options import reading
-from workers.cli.models.training import check_manifest, read_object, shape_of, training_of
+from workers.cli.models.fitting import check_manifest
+from workers.cli.models.training import read_object, shape_of, training_of
 from workers.cli.network_data import data_options, source_of
 
 if TYPE_CHECKING:
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
 
 TRAIN_SECONDS = 24 * 3600
 NETWORKS = ("logistic", "mit-b0", "mlp", "res-unet", "resnet18", "simple-cnn", "vit-lite")
-FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 
 @click.command("network")

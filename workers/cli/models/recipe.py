@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from lethe.cli.options import FILE
 from workers.cli.models.fitting import (
     ABOUT_DATA,
-    FILE,
     FIT_MEMORY_BYTES,
     FIT_SECONDS,
     SAMPLE_WEIGHT,
@@ -74,7 +74,7 @@ def recipe(
 
             options = {"count": shards, "aggregate": aggregate or "mean"}
             prepared = prepare_shards(rows, document, options, ref=ref)
-        check_manifest(prepared)
+        check_manifest(prepared.manifest)
         _check_rows(wanted, rows)
     if shards is not None:
         _send_shards(url, prepared, rows, wanted)

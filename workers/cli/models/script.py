@@ -6,14 +6,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from lethe.cli.options import FILE
 from workers.cli import service
 from workers.cli.models.fitting import (
     ABOUT_DATA,
-    FILE,
     FIT_MEMORY_BYTES,
     FIT_SECONDS,
     SAMPLE_WEIGHT,
     check_categories,
+    check_manifest,
     measured,
     read_rows,
     registration_options,
@@ -134,17 +135,9 @@ def _checked(prepared: "RecipeRegistration") -> dict[str, Any]:
         click.ClickException: The service would refuse the manifest.
         RefusedError: A line of the lock file has no version.
     """
-    from pydantic import ValidationError
-
-    from app.schemas.families.manifests import MANIFESTS
-    from workers.cli.models.training import first_problem
     from workers.training.programs.program import Program
 
-    try:
-        wanted = MANIFESTS[prepared.manifest["family"]].model_validate(prepared.manifest)
-    except ValidationError as error:
-        raise click.ClickException(first_problem(error)) from None
-    config: dict[str, Any] = wanted.pinned()["config"]
+    config: dict[str, Any] = check_manifest(prepared.manifest).pinned()["config"]
     _ = Program.parse(config).locked
     return config
 

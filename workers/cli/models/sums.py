@@ -81,7 +81,7 @@ def sums(
     with shown():
         rows = read_rows(data, columns, numbers=numbers)
         prepared = of_sums.prepare_sums(rows, options, ref=ref, weight=weight)
-        check_manifest(prepared)
+        check_manifest(prepared.manifest)
     if weight is not None:
         click.echo(f"weights: {weight}, rounded to multiples of 1/{of_sums.STEPS}")
     send(url, prepared, lambda found: of_sums.predict(found, prepared), numbers=numbers)

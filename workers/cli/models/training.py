@@ -97,18 +97,6 @@ def _checked(training: dict[str, Any], file: Path | None) -> dict[str, Any]:
     return full
 
 
-def check_manifest(manifest: Mapping[str, Any]) -> None:
-    """Raise ClickException if the service's schema refuses a manifest, before rows are sent."""
-    from pydantic import ValidationError
-
-    from app.schemas.families.networks import NewNetwork
-
-    try:
-        NewNetwork.model_validate(manifest)
-    except ValidationError as error:
-        raise click.ClickException(first_problem(error)) from None
-
-
 def first_problem(error: "ValidationError") -> str:
     """Return a schema's first error, without the values at fault."""
     first = error.errors(include_url=False, include_input=False)[0]

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from lethe.cli.options import FILE
 from workers.cli import service
 from workers.cli.models.fitting import (
     ABOUT_DATA,
-    FILE,
     FIT_SECONDS,
     check_manifest,
     registration_options,
@@ -37,7 +37,7 @@ def vectors(url: str, ref: str, file: Path, data: Path | None, **columns: Any) -
         options = read_recipe(file)
         rows = _read(data, columns)
         prepared = indexes.prepare_vectors(rows, options, ref=ref, folder=file.parent)
-        check_manifest(prepared)
+        check_manifest(prepared.manifest)
     with service.connect(url) as operator:
         operator.register_model(service.decided(prepared.manifest), prepared.npz)
         click.echo(f"registered {prepared.summary()}; building …")

@@ -219,7 +219,10 @@ def _program(archive: zipfile.ZipFile, size: int, batch: int) -> ExportedProgram
     constants, given = _inputs(signature["input_specs"], tensors)
     return ExportedProgram(
         shape=_shape(graph["tensor_values"][given]["sizes"], exported, batch),
-        calls=tuple(_call(node) for node in graph["nodes"]),
+        calls=tuple(
+            Call(operation(node["target"], node["inputs"]), tuple(node["outputs"]))
+            for node in graph["nodes"]
+        ),
         constants=constants,
         input=given,
         output=_output(signature["output_specs"]),
@@ -304,10 +307,6 @@ def _shape(
         if (allowed["min_val"] or 0) > batch or (most is not None and most < batch):
             raise ExtractorError(f"the program must take batches of {batch} rows")
     return shape
-
-
-def _call(node: Mapping[str, Any]) -> Call:
-    return Call(operation(node["target"], node["inputs"]), tuple(node["outputs"]))
 
 
 def _value(argument: Mapping[str, Any], values: Values) -> Any:

@@ -37,15 +37,15 @@ def kind_of(kind: pa.DataType) -> Kind:
         return "integer" if kind.scale <= 0 else "real"
     if pa.types.is_floating(kind) or pa.types.is_null(kind):
         return "real"
-    if pa.types.is_string(kind) or pa.types.is_large_string(kind) or _is_view(kind):
+    if (
+        pa.types.is_string(kind)
+        or pa.types.is_large_string(kind)
+        or pa.types.is_string_view(kind)
+    ):
         return "text"
     if pa.types.is_temporal(kind):
         return "time"
     return "other"
-
-
-def _is_view(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_string_view(kind))
 
 
 def is_narrow(kind: pa.DataType) -> bool:

@@ -14,9 +14,10 @@ from numpy.typing import NDArray
 from app.service.context import Services
 from lethe import canonical
 from models import Model
+from workers.errors import refusing
 from workers.families.base import Family
 from workers.families.recipe.rows import TableBlock
-from workers.families.recipe.updated import UpdatedFamily, refusing
+from workers.families.recipe.updated import UpdatedFamily
 from workers.updates.draft import sha256_hex
 
 if TYPE_CHECKING:  # numba takes a second to import

@@ -8,14 +8,13 @@ from sqlmodel import Session, col, select
 
 from app.ledger.key_rows import believed
 from app.rounds.steps import CHANGED, is_as_opened, members, message_id
-from app.schemas.requests import Scope
 from app.schemas.rounds import STEPS
 from app.service.desk.people import RecordIdentity
 from app.vault.master import open_tombstone_key
 from lethe import canonical
 from lethe.identity import WIDTH, unpack
 from models import ErasureRequest, Job, ModelVersion, Record, RequesterKey, Round
-from models.database.session import chunks
+from models.database.session import rows_in
 from models.person import LEARNED
 from workers.errors import RefusedError
 from workers.families.masked.transcript import SealedTranscript
@@ -128,22 +127,10 @@ def counted_round(session: Session, model_id: int) -> Round | None:
 def _released(session: Session, row: Round, request_id: str) -> BatchMember:
     job = session.exec(select(Job).where(Job.request_id == request_id)).one()
     request = session.get_one(ErasureRequest, request_id)
-    scope = Scope.model_validate(request.scope)
-    claimed: list[Record] = []
-    for chunk in chunks(row.requests[request_id]):
-        query = select(Record).where(
-            Record.model_id == row.model_id, col(Record.record).in_(chunk)
-        )
-        claimed += session.exec(query)
-    return BatchMember(
-        job.id,
-        job.lease_token,
-        request_id,
-        request.ref,
-        {record.record: bytes(record.salt) for record in claimed},
-        {record.record: record.subject_id for record in claimed},
-        0 if scope.records is None else len(scope.records) - len(claimed),
-    )
+    query = select(Record).where(Record.model_id == row.model_id)
+    claimed = rows_in(session, query, col(Record.record), row.requests[request_id])
+    records = ((one.record, bytes(one.salt), one.subject_id) for one in claimed)
+    return BatchMember.of(job, request, records)
 
 
 def unmask_case(case: RoundCase) -> RoundSum:

@@ -14,21 +14,19 @@ from models.database.types import clock
 from workers.errors import RefusedError
 from workers.families.network.config import (
     NetworkConfig,
-    TrainingState,
     network_config,
     policy_of,
 )
 from workers.families.network.data import before as network_before
 from workers.families.network.data.before import Before
-from workers.families.network.data.rows import Holdings, assemble, holdings, row_digests, salts
+from workers.families.network.data.rows import Holdings, assemble, holdings, row_digests
 from workers.families.network.data.sides import divide, validation
 from workers.families.network.ladder import LATE, first_due, is_late, label
 from workers.families.network.training import (
     RETRAIN,
+    approximated,
     data_of,
-    described,
     device_of,
-    encoded,
     resumed,
     retain_side,
     retrained,
@@ -36,10 +34,10 @@ from workers.families.network.training import (
 from workers.judge.policy.policy import LadderStep
 from workers.judge.samples.empirical import VERIFIER
 from workers.leases.lease import JobContext
+from workers.lineage.versions import salts_of
 from workers.methods.network.base import Side, UnlearningCase, UnlearningRequest
 from workers.methods.network.recovery import named_out_of_memory
 from workers.silos.answer import THREADS
-from workers.training.fedavg.base import cost_notes
 from workers.training.fedavg.in_process import InProcess
 from workers.training.fedavg.rounds import sizes
 from workers.training.networks.weights import decode_weights, digest_of
@@ -59,7 +57,7 @@ def run(job: JobContext) -> UpdateResult:
     config, ladder = network_config(job.model), policy_of(job.model).ladder
     with services.reading() as session:
         rows = holdings(assemble(services, session, lease.model_id), config)
-        salted = salts(session, lease.model_id)
+        salted = salts_of(session, lease.model_id)
     if lease.step > 1 + len(ladder):
         return retrained(job, config, rows, salted)
     step = ladder[lease.step - 2]
@@ -111,20 +109,7 @@ def _approximated(
     if found.claim != VERIFIER.id:
         raise RefusedError(f"{method.id}: its promise is not one that a later attempt can make")
     origin = digest_of(before.model)
-    state = TrainingState(origin, case.data, config.training.rounds, exact=False)
-    parameters = {
-        **found.notes,  # first: a method's notes must not override the service's
-        **described(job.services, config, case.retained),
-        **cost_notes(found.work),
-        NAMED: label(step),
-    }
-    return UpdateResult(
-        encoded(config, found.weights, state),
-        method.id,
-        method.version,
-        found.claim,
-        parameters,
-    )
+    return approximated(job, config, method, case, found, origin, {NAMED: label(step)})
 
 
 def _sealed(job: JobContext, config: NetworkConfig) -> Before:

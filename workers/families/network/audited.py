@@ -13,11 +13,11 @@ from workers.audit_pairs.pair import Pair, run_pair
 from workers.errors import RefusedError
 from workers.families.base import AuditedMethod
 from workers.families.network.config import NetworkConfig, network_config
-from workers.families.network.data.rows import Holdings, assemble, holdings, salts
+from workers.families.network.data.rows import Holdings, assemble, holdings
 from workers.families.network.training import data_of, device_of, here
 from workers.lineage import versions
 from workers.lineage.logged import NotLoggedError, check_logged, is_newest
-from workers.lineage.versions import OtherModelError
+from workers.lineage.versions import OtherModelError, salts_of
 
 NOT_ITS_ROWS = (
     "the rows that are stored of the model are not those of its version in the log: restore "
@@ -68,7 +68,7 @@ def _published(
     version = versions.current(session, model)
     try:
         rows = holdings(assemble(services, session, model.id), config)
-        digest = data_of(rows, salts(session, model.id))
+        digest = data_of(rows, salts_of(session, model.id))
         if version is None or version.statistics_digest != digest:
             raise RefusedError(NOT_ITS_ROWS)
         check_logged(services.ledger, model, version)

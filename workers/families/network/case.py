@@ -4,17 +4,15 @@ import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
-from sqlmodel import Session, select
+from sqlmodel import Session
 
 from app.service.context import Services
 from app.vault.master import NOISY_FINETUNING
 from lethe.catalogue import CHECKS
 from lethe.errors import LetheError
-from models import Job
 from workers.cases.case import ExecutedJob, Judge, Verdict
 from workers.cases.claims import purge_claims, retained_commitments, retained_set_claim
 from workers.errors import ModelError, RefusedError
@@ -32,7 +30,6 @@ from workers.families.network.data.rows import (
     holdings,
     row_digests,
     rows_digest,
-    salts,
 )
 from workers.families.network.data.sides import divide
 from workers.families.network.training import device_of, here
@@ -47,8 +44,10 @@ from workers.judge.checks import ODD_INPUT, judged, report_of
 from workers.judge.exact_retrained import VERIFIER as RETRAINED
 from workers.judge.exact_retrained import RetrainedClaim
 from workers.judge.samples.empirical import VERIFIER as EMPIRICAL
+from workers.leases import checkpoints
 from workers.leases.lease import JobContext
 from workers.lineage.logged import LoggedRegistration, check_logged, registered
+from workers.lineage.versions import salts_of
 from workers.methods.certified.noise import KEY_BYTES, context_of
 from workers.methods.certified.noisy_finetuning import NoisyFinetuning
 from workers.methods.certified.release import Release
@@ -113,7 +112,7 @@ def _prepare(job: JobContext, session: Session, case: ExecutedJob, seed: bytes) 
     held = assemble(services, session, lease.model_id)
     ids = [record for one in held for record in one.block.records]
     rows = holdings(held, config)
-    digests = row_digests(rows, salts(session, lease.model_id))
+    digests = row_digests(rows, salts_of(session, lease.model_id))
     removed = [bytes.fromhex(digest) for digest in case.plan.rows_gone]
     common = Common(
         case,
@@ -205,10 +204,6 @@ def _retrained(
     return Verdict(RETRAINED.id, RETRAINED.version, report, details, repeated=True)
 
 
-if TYPE_CHECKING:  # it imports this file
-    from workers.families.network.case import Common
-
-
 def _noise(job: JobContext, session: Session, common: Common) -> NoiseClaim | None:
     """Return the registered noise and this release's secret, None without noise.
 
@@ -217,11 +212,9 @@ def _noise(job: JobContext, session: Session, common: Common) -> NoiseClaim | No
     case, terms = common.case, registered_terms(common.config)
     if not terms.sigma:
         return None
-    services = job.services
-    row = session.exec(select(Job).where(Job.id == job.lease.job_id)).one()
-    if row.before_id is None:
+    services, sealed = job.services, checkpoints.load_before(job, session)
+    if sealed is None:
         raise RefusedError("the secret of the release was not kept")
-    sealed = services.artifacts.get(session, row.before_id)
     release = Release.decode(sealed, common.config.network, case.after.statistics_digest)
     bias, weight = _head(release.centre)
     return NoiseClaim(
@@ -288,10 +281,9 @@ class SealedRun:
 def _sealed_run(job: JobContext, session: Session, common: Common) -> SealedRun:
     """Return what was sealed at the erasure. Raises RefusedError if nothing was."""
     services, case = job.services, common.case
-    row = session.exec(select(Job).where(Job.id == job.lease.job_id)).one()
-    if row.before_id is None:
+    sealed = checkpoints.load_before(job, session)
+    if sealed is None:
         raise RefusedError("the key and the model before were not kept")
-    sealed = services.artifacts.get(session, row.before_id)
     return SealedRun(
         key=sealed[:KEY_BYTES],
         model=sealed[KEY_BYTES:],

@@ -25,7 +25,7 @@ from workers.cases.case import ExecutedJob, Judge, Verdict
 from workers.cases.claims import purge_claims, retained_commitments, retained_set_claim
 from workers.errors import RefusedError
 from workers.families.network.config import NetworkConfig, network_config, policy_of
-from workers.families.network.data.rows import rows_digest, salts
+from workers.families.network.data.rows import rows_digest
 from workers.families.network.logged import judged_before
 from workers.families.network.reference_models import with_trained
 from workers.families.network.scores.answer import canary_claim, score
@@ -37,6 +37,7 @@ from workers.judge.scores.order import CommittedRows
 from workers.judge.silos import SilosClaim
 from workers.leases.lease import JobContext
 from workers.lineage.logged import LoggedRegistration, registered
+from workers.lineage.versions import salts_of
 from workers.silos.collect import SiloAnswers, collect
 from workers.silos.score_task import ScoreTask, limit_of
 from workers.silos.scores import SCORED, ClientScores
@@ -69,7 +70,7 @@ def prepare(job: JobContext, session: Session, case: ExecutedJob, seed: bytes) -
         raise RefusedError("nothing was kept to compare with")
     config = network_config(case.model)
     removal = shape.read(Removal, case.plan.removal)
-    salted = salts(session, lease.model_id)
+    salted = salts_of(session, lease.model_id)
     training = (
         record_commitment(salt, r) for r, salt in salted.items() if not config.is_held_out(r)
     )
@@ -204,7 +205,7 @@ def _records(
     Taken from the ids stored with the rows, so that a row without its record shows up, even if
     the record was erased.
     """
-    salted = salts(session, given.job.lease.model_id)
+    salted = salts_of(session, given.job.lease.model_id)
     known = {record.commitment: record.record for record in given.removal.records}
     known |= {record_commitment(salt, record): record for record, salt in salted.items()}
     stored = [commitment for one in clients for commitment in one.commitments]

@@ -1,7 +1,6 @@
 """Deep models. Torch is loaded only for computing, so that other workers can certify."""
 
 from collections.abc import Mapping, Sequence
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from sqlmodel import Session
@@ -9,11 +8,9 @@ from sqlmodel import Session
 from app.service.context import Services
 from lethe import canonical
 from lethe.certificates.statement import Guarantee
-from lethe.errors import LetheError
 from models import Model, ModelVersion
-from workers import libraries
 from workers.cases.case import ExecutedJob, Judges, NextAttempt
-from workers.families.base import AuditedMethod, Family
+from workers.families.base import AuditedMethod, Family, LacksLibraryError
 from workers.families.network import logged, wording
 from workers.families.network.data.blocks import decode_block, join
 from workers.judge.base import Report
@@ -32,27 +29,22 @@ if TYPE_CHECKING:
     from workers.training.fedavg.base import ClientData
 
 
-class NoTorchError(LetheError):
+class NoTorchError(LacksLibraryError):
     """This worker cannot train networks; another may, so the job waits."""
 
-    slug, title, status = "no-torch", "torch is not installed", 503
+    slug, title = "no-torch", "torch is not installed"
+    modules, extra, named = ("torch",), "torch", "torch"
 
 
 class NetworkFamily(Family):
     """A network learns by retraining. It forgets by the method that a request names."""
 
+    lacks = NoTorchError
     rooms = ("training/fedavg", "training/networks", "methods/network", "methods/certified")
     judge_rooms = ("training/replay", "judge")
     audited = True
     trains_networks = True
     formats = ("onnx", "torch")
-
-    def check_here(self) -> None:
-        """Raise NoTorchError if torch is not installed."""
-        if find_spec("torch") is None:
-            raise NoTorchError(
-                f"this model's workers need torch: {libraries.with_extra('torch')}"
-            )
 
     def read(self, model: Model, upload: BinaryIO) -> ParsedUpload:
         """Parse an upload. Raises RefusedError if it cannot be learned."""

@@ -20,7 +20,7 @@ from workers.errors import ModelError, RefusedError
 from workers.families.network import progress
 from workers.families.network.config import NetworkConfig
 from workers.families.network.data import before as network_before
-from workers.families.network.data.rows import assemble, holdings, row_digests, salts
+from workers.families.network.data.rows import assemble, holdings, row_digests
 from workers.families.network.ladder import first_due, is_late
 from workers.families.network.training import device_of
 from workers.judge.inference.intervals import Vector, spent
@@ -30,12 +30,12 @@ from workers.judge.samples.empirical_claim import EmpiricalClaim, ReferenceModel
 from workers.judge.samples.samples import halves
 from workers.judge.scores.order import CommittedRows, nameless
 from workers.leases.lease import JobContext
+from workers.lineage.versions import salts_of
 from workers.training.fedavg.base import ClientData
 from workers.training.networks.weights import decode_weights
 from workers.training.replay.models import (
     ScoredRows,
     answers,
-    joined,
     reference_clients,
     train_file,
 )
@@ -185,7 +185,7 @@ def open_rows(
     with services.reading() as session:
         forgotten = network_before.decode(services.artifacts.get(session, before))
         stored = holdings(assemble(services, session, model_id), config)
-        salted = salts(session, model_id)
+        salted = salts_of(session, model_id)
     old = dict(zip(forgotten.records, forgotten.salts, strict=True))
     sides = ((forgotten.holdings(config.is_held_out), old), (stored, salted))
     numbers = {digest: number for number, digest in enumerate(scored)}
@@ -205,7 +205,7 @@ def open_rows(
     if sorted(number for own in places.values() for number in own) != list(range(len(scored))):
         raise RefusedError("a scored row is not there any more")
     tested = {
-        client: ScoredRows(joined(own), np.array(places[client], dtype=np.int64))
+        client: ScoredRows(ClientData.joined(own), np.array(places[client], dtype=np.int64))
         for client, own in parts.items()
     }
     training = {client: own.training() for client, own in stored.items()}

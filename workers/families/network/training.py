@@ -1,6 +1,7 @@
 """Trainings of deep models under a lease: resumable, recorded, and repeated when required."""
 
 from collections.abc import Callable, Collection, Mapping
+from types import MappingProxyType
 from typing import TypeVar
 
 import torch
@@ -24,7 +25,15 @@ from workers.leases import checkpoints
 from workers.leases.lease import JobContext
 from workers.lineage.logged import OTHER_ROWS
 from workers.lineage.versions import OtherModelError
-from workers.methods.network.base import Hooks, Side, TargetError, Tick
+from workers.methods.network.base import (
+    Hooks,
+    Side,
+    TargetError,
+    Tick,
+    Unlearned,
+    UnlearningCase,
+    UnlearningMethod,
+)
 from workers.methods.network.hf_kcu.products import NobodyAnsweredError
 from workers.methods.network.retrain import Retrain, retraining
 from workers.silos.answer import THREADS
@@ -111,6 +120,30 @@ def retrained(
         parameters=parameters,
         escalated=escalated,
     )
+
+
+def approximated(
+    job: JobContext,
+    config: NetworkConfig,
+    method: UnlearningMethod,
+    case: UnlearningCase,
+    found: Unlearned,
+    origin: str,
+    named: Mapping[str, str] = MappingProxyType({}),
+) -> UpdateResult:
+    """Return the version that a method other than the retraining made of the model `origin`.
+
+    named: parameters about the attempt that it belongs to.
+    """
+    state = TrainingState(origin, case.data, config.training.rounds, exact=False)
+    parameters = {
+        **found.notes,  # first: a method's notes must not override the service's
+        **described(job.services, config, case.retained),
+        **cost_notes(found.work),
+        **named,
+    }
+    made = encoded(config, found.weights, state)
+    return UpdateResult(made, method.id, method.version, found.claim, parameters)
 
 
 def data_of(rows: Holdings, salted: Mapping[str, bytes], leaving: Collection[str] = ()) -> str:

@@ -11,7 +11,7 @@ from lethe.catalogue import TESTED
 from models import ErasureRequest, Model, ModelVersion
 from workers.families.network import attempt
 from workers.families.network.certified import GIVES_WAY, carry_out, check_rows, load_terms
-from workers.families.network.config import NetworkConfig, TrainingState, network_config
+from workers.families.network.config import NetworkConfig, network_config
 from workers.families.network.data import before as network_before
 from workers.families.network.data.blocks import InputBlock
 from workers.families.network.data.rows import (
@@ -20,15 +20,13 @@ from workers.families.network.data.rows import (
     by_owner,
     holdings,
     row_digests,
-    salts,
 )
 from workers.families.network.data.sides import divide, validation
 from workers.families.network.training import (
     RETRAIN,
+    approximated,
     data_of,
-    described,
     device_of,
-    encoded,
     forget_side,
     repeat,
     resumed,
@@ -39,10 +37,10 @@ from workers.families.network.wording import EMPIRICAL
 from workers.leases.lease import JobContext
 from workers.lineage.chain import BatchMember, owned_by_subject
 from workers.lineage.logged import require_rows
+from workers.lineage.versions import salts_of
 from workers.methods.network.base import UnlearningCase
 from workers.methods.network.recovery import named_out_of_memory
 from workers.methods.network.registry import WITHOUT_A_MODEL
-from workers.training.fedavg.base import cost_notes
 from workers.training.networks.weights import decode_weights, digest_of
 from workers.updates.update import ParsedUpload, Update, UpdateResult, split
 
@@ -71,7 +69,7 @@ def learn(
     blocks = {o: block for o, block in upload.blocks.items() if isinstance(block, InputBlock)}
     with services.reading() as session:
         rows = holdings(assemble(services, session, lease.model_id, blocks), config)
-        salted = salts(session, lease.model_id)
+        salted = salts_of(session, lease.model_id)
     require_rows(before, data_of(rows, salted, set(upload.records)))
     salted |= zip(upload.records, split(fresh), strict=True)
     result = retrained(job, config, rows, salted)
@@ -90,7 +88,7 @@ def forget(job: JobContext, before: ModelVersion, members: Sequence[BatchMember]
     with services.reading() as session:
         request = session.get_one(ErasureRequest, lease.request_id)
         held = assemble(services, session, lease.model_id)
-        salted = salts(session, lease.model_id)
+        salted = salts_of(session, lease.model_id)
         file = services.artifacts.get(session, before.head_id)
     rows = holdings(held, config)
     result = _forgotten(job, config, rows, salted, leaving, request.method, file)
@@ -132,12 +130,11 @@ def _forgotten(
     if judge is None and method_id in TESTED:
         why = f"{method_id}: no held-out rows are left to guard its step"
         return retrained(job, config, rows, salted, leaving, why)
-    training = config.training_of(sides.retained)
     case = UnlearningCase(
         network=network,
         weights=weights,
         request=sides.request,
-        config=training,
+        config=config.training_of(sides.retained),
         retained=retain_side(job, sides),
         targets=forget_side(job, sides),
         data=data,
@@ -150,19 +147,5 @@ def _forgotten(
     except (*WITHOUT_A_MODEL, *GIVES_WAY) as error:
         why = f"{method_id}: {type(error).__name__.removesuffix('Error')}"
         return retrained(job, config, rows, salted, leaving, why)
-    found = carried.found
-    state = TrainingState(digest_of(file), data, config.training.rounds, exact=False)
-    parameters = {
-        **found.notes,  # first: a method's notes must not override the service's
-        **described(services, config, case.retained),
-        **cost_notes(found.work),
-    }
-    return UpdateResult(
-        encoded(config, found.weights, state),
-        method.id,
-        method.version,
-        found.claim,
-        parameters,
-        carried.bounds,
-        secret=carried.secret,
-    )
+    result = approximated(job, config, method, case, carried.found, digest_of(file))
+    return replace(result, bounds=carried.bounds, secret=carried.secret)

@@ -14,7 +14,6 @@ from workers.errors import RefusedError
 from workers.families.recipe.rows import (
     TableBlock,
     digest_of_rows,
-    salts_of,
     stored,
     table,
 )
@@ -24,6 +23,7 @@ from workers.judge.checks import ODD_INPUT, judged, report_of
 from workers.judge.refitted import VERIFIER, RefittedClaim, ShardsClaim
 from workers.leases.lease import JobContext
 from workers.lineage.logged import check_logged, registered
+from workers.lineage.versions import salts_of
 from workers.training.recipes import process
 from workers.training.recipes.fit import FitRows
 

@@ -14,6 +14,7 @@ import numpy as np
 
 from workers.errors import RefusedError
 from workers.families.recipe.export_trees import (
+    NATIVE,
     Boosting,
     histogram_trees,
     lightgbm_trees,
@@ -36,7 +37,6 @@ BOOSTINGS: Mapping[str, Callable[[Any], Boosting]] = {
 # They compare float32: scikit-learn's own trees, and XGBoost.
 NARROW = ("DecisionTree", "ExtraTree", "GradientBoosting", "RandomForest", "XGB")
 FLOAT32 = ("PolynomialFeatures",)  # their conversion to float64 does not load
-NATIVE = "download the native file"
 
 
 def export(artifact: bytes, classes: Sequence[str]) -> bytes:
@@ -84,13 +84,13 @@ def answer(graph: "RecipeGraph", fitted: FittedRecipe, wide: str, prefix: str = 
 
     prefix: for the names that converters choose.
     """
-    steps = [one for _, one in getattr(fitted.estimator, "steps", [("", fitted.estimator)])]
-    for place, step in enumerate(steps[:-1]):
+    *steps, last = fitted.steps
+    for place, step in enumerate(steps):
         if type(step).__name__ == "SimpleImputer":
             wide = _imputed(graph, step, wide)
         else:
             (wide, *_) = graph.convert(step, wide, f"{prefix}step{place}_")
-    return _predict(graph, steps[-1], wide, fitted, prefix)
+    return _predict(graph, last, wide, fitted, prefix)
 
 
 def probabilities(graph: "RecipeGraph", fitted: FittedRecipe, found: Answer) -> str:
@@ -100,7 +100,7 @@ def probabilities(graph: "RecipeGraph", fitted: FittedRecipe, found: Answer) -> 
     """
     if found.probable:
         return found.scores
-    estimator = getattr(fitted.estimator, "steps", [("", fitted.estimator)])[-1][1]
+    estimator = fitted.steps[-1]
     kind = type(estimator).__name__
     if kind == "DummyClassifier":
         return graph.node("Add", found.scores, graph.constant(np.ones((1, 1))))

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from workers.errors import RefusedError
-from workers.families.recipe.export import NATIVE
+from workers.families.recipe.export_trees import NATIVE
 from workers.libraries import require
 from workers.training.recipes.files import decode
 
@@ -26,7 +26,7 @@ def export(artifact: bytes, classes: Sequence[str]) -> bytes:
     fitted = decode(artifact)
     if fitted.estimator is None:
         raise RefusedError("no row is left in this model: it predicts nothing")
-    steps = [one for _, one in getattr(fitted.estimator, "steps", [("", fitted.estimator)])]
+    steps = fitted.steps
     _check(steps)
     if fitted.recipe.classifies:
         # The fit used indices of the classes that its rows had.

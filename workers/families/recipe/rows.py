@@ -15,16 +15,17 @@ from zipfile import BadZipFile
 import numpy as np
 from numpy.typing import NDArray
 from safetensors.numpy import load, save
-from sqlmodel import Session, select
+from sqlmodel import Session
 
 from app.service.context import Services
 from lethe.certificates.evidence import record_commitment
-from models import Model, Record
+from models import Model
+from workers.arrays import metadata_of
 from workers.errors import RefusedError
 from workers.leases.lease import JobContext
 from workers.lineage.chain import BatchMember, owned_by_subject
 from workers.lineage.logged import OTHER_ROWS
-from workers.lineage.versions import OtherModelError
+from workers.lineage.versions import OtherModelError, salts_of
 from workers.training.recipes.fit import FitRows
 from workers.updates.update import Owner, ParsedUpload, StoredBlock
 
@@ -93,8 +94,7 @@ class TableBlock:
 def decode_block(data: bytes) -> TableBlock:
     """Decode the bytes of `TableBlock.encode`."""
     arrays = load(data)
-    length = int.from_bytes(data[:8], "little")
-    metadata = json.loads(data[8 : 8 + length])["__metadata__"]
+    metadata = metadata_of(data)
     records = json.loads(metadata["records"])
     return TableBlock(records, arrays["features"], arrays["labels"], arrays.get("weights"))
 
@@ -153,10 +153,11 @@ def stored(services: Services, session: Session, model_id: int) -> dict[int, Tab
     return {subject: decode_block(payload) for subject, payload in found}
 
 
-def salts_of(session: Session, model_id: int) -> dict[str, bytes]:
-    """Return the salt of each record of a model."""
-    query = select(Record.record, Record.salt).where(Record.model_id == model_id)
-    return {record: bytes(salt) for record, salt in session.exec(query)}
+def current_rows(job: JobContext) -> tuple[dict[int, TableBlock], dict[str, bytes]]:
+    """Return the stored blocks of a job's model by subject, and the salts of its records."""
+    with job.services.reading() as session:
+        blocks = stored(job.services, session, job.lease.model_id)
+        return blocks, salts_of(session, job.lease.model_id)
 
 
 def table(blocks: Iterable[TableBlock], salts: Mapping[str, bytes], model: Model) -> FitRows:
@@ -228,9 +229,7 @@ def departure(job: JobContext, members: Sequence[BatchMember]) -> Departure:
     Raises OtherModelError as `all_digests`.
     """
     leaving = {record for member in members for record in member.salts}
-    with job.services.reading() as session:
-        blocks = stored(job.services, session, job.lease.model_id)
-        salts = salts_of(session, job.lease.model_id)
+    blocks, salts = current_rows(job)
     digests = all_digests(list(blocks.values()), salts)
     owned = owned_by_subject(members)
     rest = {subject: blocks[subject].without(set(own)) for subject, own in owned.items()}

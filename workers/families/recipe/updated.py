@@ -7,29 +7,24 @@ a state that still holds an erased row would publish it with the next contributi
 """
 
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from sqlmodel import Session
 
 from lethe.certificates.statement import Guarantee
-from lethe.errors import LetheError
 from models import Model, ModelVersion
-from workers import libraries
 from workers.cases.case import ExecutedJob, Judges
-from workers.errors import RefusedError
+from workers.families.base import LacksLibraryError
 from workers.families.recipe.case import ModelRows, OwnFit, prepare
 from workers.families.recipe.family import RecipeFamily
 from workers.families.recipe.rows import (
     TableBlock,
     all_digests,
+    current_rows,
     departure,
     digest_of_rows,
-    salts_of,
-    stored,
 )
 from workers.judge.refitted import EXACT, RefittedClaim
 from workers.leases.lease import JobContext
@@ -47,21 +42,11 @@ CLAIM, VERSION = "exact", "1"
 State = TypeVar("State")
 
 
-class NoNumbaError(LetheError):
+class NoNumbaError(LacksLibraryError):
     """This worker cannot fit exact models; another may, so the job waits."""
 
-    slug, title, status = "no-numba", "numba is not installed", 503
-
-
-@contextmanager
-def refusing() -> Iterator[None]:
-    """Raise RefusedError for rows or options that an estimator refuses."""
-    from lethe.estimators.errors import EstimatorInputError
-
-    try:
-        yield
-    except EstimatorInputError as error:
-        raise RefusedError(str(error)) from None
+    slug, title = "no-numba", "numba is not installed"
+    modules, extra, named = ("numba", "sklearn"), "estimators", "numba"
 
 
 class UpdatedFamily(RecipeFamily, Generic[State]):
@@ -70,6 +55,7 @@ class UpdatedFamily(RecipeFamily, Generic[State]):
     method: of the catalogue. meaning: what its certificates guarantee, as text.
     """
 
+    lacks = NoNumbaError
     method: str
     meaning: str
 
@@ -117,13 +103,6 @@ class UpdatedFamily(RecipeFamily, Generic[State]):
     def parameters(self, model: Model) -> dict[str, str]:
         """Return a certificate's parameters about the update, without the rows' location."""
 
-    def check_here(self) -> None:
-        """Raise NoNumbaError if the library of the fit is not installed."""
-        if find_spec("numba") is None or find_spec("sklearn") is None:
-            raise NoNumbaError(
-                f"this model's workers need numba: {libraries.with_extra('estimators')}"
-            )
-
     def learn(
         self,
         job: JobContext,
@@ -132,11 +111,10 @@ class UpdatedFamily(RecipeFamily, Generic[State]):
         salts: "NDArray[np.uint8]",
     ) -> UpdateResult:
         """Add an upload. Raises RefusedError if the model cannot learn its rows."""
-        services, model = job.services, job.model
+        model = job.model
         new = [one for one in upload.blocks.values() if isinstance(one, TableBlock)]
-        with services.reading() as session:
-            blocks = list(stored(services, session, job.lease.model_id).values())
-            known = salts_of(session, job.lease.model_id)
+        held, known = current_rows(job)
+        blocks = list(held.values())
         known |= zip(upload.records, split(salts), strict=True)
         digests = all_digests(blocks, known)
         require_rows(before, digest_of_rows(digests.values()))
@@ -168,10 +146,8 @@ class UpdatedFamily(RecipeFamily, Generic[State]):
     def refit(self, job: JobContext) -> UpdateResult:
         """Refit on the retained rows. Raises RefusedError."""
         self.check_here()
-        services = job.services
-        with services.reading() as session:
-            blocks = list(stored(services, session, job.lease.model_id).values())
-            salts = salts_of(session, job.lease.model_id)
+        held, salts = current_rows(job)
+        blocks = list(held.values())
         digests = all_digests(blocks, salts)
         return self._result(job.model, self.fitted(job.model, blocks), digests)
 

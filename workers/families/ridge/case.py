@@ -6,11 +6,11 @@ from fractions import Fraction
 from functools import partial
 from math import inf, nextafter
 
-from sqlmodel import Session, select
+from sqlmodel import Session
 
 from app.service.context import Services
 from lethe.catalogue import CHECKS, data_of
-from models import Job, Model
+from models import Model
 from workers.artifacts import decode_head
 from workers.cases.case import ExecutedJob, Judges, Verdict
 from workers.cases.claims import purge_claims, retained_commitments
@@ -68,7 +68,6 @@ def prepare(
         check_logged(services.ledger, case.model, case.before, case.after)
     except NotLoggedError as error:
         return partial(_unlogged, registry.get(case.plan.claim), str(error))
-    row = session.exec(select(Job).where(Job.id == lease.job_id)).one()
     plan, model, after = case.plan, case.model, case.after
     rows = RowStream(services, lease.model_id) if data_of(model.config).rows_here else None
     blocks = [] if rows is not None else _message_blocks(services, session, lease.model_id)
@@ -100,7 +99,7 @@ def prepare(
     )
     # A round that also adds rows may narrow the posterior, so no comparison is possible.
     if summed is None:
-        earlier = load_before(services, session, row)
+        earlier = load_before(job, session)
     else:
         earlier = None if plan.added else summed.claim.before
     # Sketches are rounded to integers entry by entry: their differences need not be definite.

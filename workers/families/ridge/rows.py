@@ -27,7 +27,7 @@ from lethe.certificates import shape
 from lethe.certificates.evidence import Removal
 from lethe.certificates.retained_tree import EMPTY_ROOT
 from models import FeatureBlock, Model, ModelVersion, Subject
-from models.database.session import chunks
+from models.database.session import rows_in
 from workers.cases.case import ExecutedJob
 from workers.families.ridge.stored import RowBlock, decode_block
 from workers.judge.ridge.claim import (
@@ -88,10 +88,9 @@ def stored_digests(block: RowBlock, owner: Owner) -> list[RowDigest]:
 def owners(session: Session, subjects: Iterable[int]) -> dict[int, Owner]:
     """Return (client, subject) of the subjects that have records, by their ids."""
     found: dict[int, Owner] = {}
-    for chunk in chunks(sorted(subjects)):
-        for one in session.exec(select(Subject).where(col(Subject.id).in_(chunk))):
-            if one.client is not None and one.subject is not None:
-                found[one.id or 0] = (one.client, one.subject)
+    for one in rows_in(session, select(Subject), col(Subject.id), sorted(subjects)):
+        if one.client is not None and one.subject is not None:
+            found[one.id or 0] = (one.client, one.subject)
     return found
 
 

@@ -15,11 +15,13 @@ from safetensors.numpy import load, save
 from sqlmodel import Session
 
 from app.service.context import Services
-from models import Job, Model, ModelVersion
-from workers.arrays import Rows
+from models import Model, ModelVersion
+from workers.arrays import Rows, metadata_of
 from workers.artifacts import decode_state, encode_head, encode_state
 from workers.errors import RefusedError
 from workers.judge.ridge.claim import ClaimedStatistics
+from workers.leases import checkpoints
+from workers.leases.lease import JobContext
 from workers.methods.ridge import base, ridge_sketched
 from workers.methods.ridge.base import Method, RidgeConfig, RidgeState
 from workers.methods.ridge.statistics.gram import (
@@ -102,8 +104,15 @@ class RowBlock:
         )
 
     def encode(self) -> bytes:
-        """Return the block as `encode_block` writes it."""
-        return encode_block(self)
+        """Return the block as safetensors; the ids travel as JSON in its metadata."""
+        arrays: dict[str, NDArray[Any]] = {
+            "codes": np.ascontiguousarray(self.rows.codes),
+            "labels": np.ascontiguousarray(self.rows.labels),
+            "salts": np.ascontiguousarray(self.salts),
+            "id_salts": np.ascontiguousarray(self.id_salts),
+            "learned": np.ascontiguousarray(self.learned),
+        }
+        return save(arrays, {"records": json.dumps(self.records)})
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -132,8 +141,14 @@ class MessageBlock:
         return MessageBlock(kept, subtract_message(self.message, released, bits=bits))
 
     def encode(self) -> bytes:
-        """Return the block as `encode_block` writes it."""
-        return encode_block(self)
+        """Return the block as safetensors; ids and residual travel in its metadata."""
+        arrays = {
+            "counts": np.ascontiguousarray(self.message.counts),
+            "gram": upper(self.message.statistics.gram),
+            "moment": np.ascontiguousarray(self.message.statistics.moment),
+        }
+        residual = self.message.residual.hex()
+        return save(arrays, {"records": json.dumps(self.records), "residual": residual})
 
 
 RidgeBlock = RowBlock | MessageBlock
@@ -160,32 +175,10 @@ def batch_of(block: RidgeBlock) -> Batch:
     return block.rows if isinstance(block, RowBlock) else block.message
 
 
-def encode_block(block: RidgeBlock) -> bytes:
-    """Return a block as safetensors; the ids travel as JSON in its metadata."""
-    metadata = {"records": json.dumps(block.records)}
-    if isinstance(block, RowBlock):
-        arrays: dict[str, NDArray[Any]] = {
-            "codes": np.ascontiguousarray(block.rows.codes),
-            "labels": np.ascontiguousarray(block.rows.labels),
-            "salts": np.ascontiguousarray(block.salts),
-            "id_salts": np.ascontiguousarray(block.id_salts),
-            "learned": np.ascontiguousarray(block.learned),
-        }
-        return save(arrays, metadata=metadata)
-    message = block.message
-    arrays = {
-        "counts": np.ascontiguousarray(message.counts),
-        "gram": upper(message.statistics.gram),
-        "moment": np.ascontiguousarray(message.statistics.moment),
-    }
-    return save(arrays, metadata={**metadata, "residual": message.residual.hex()})
-
-
 def decode_block(data: bytes) -> RidgeBlock:
-    """Decode the bytes of `encode_block`."""
+    """Decode the bytes of `RowBlock.encode` or `MessageBlock.encode`."""
     arrays = load(data)
-    length = int.from_bytes(data[:8], "little")
-    metadata = json.loads(data[8 : 8 + length])["__metadata__"]
+    metadata = metadata_of(data)
     records = json.loads(metadata["records"])
     if "residual" not in metadata:
         rows = Rows(arrays["codes"], arrays["labels"])
@@ -268,9 +261,10 @@ def encode_before(statistics: RidgeStatistics, config: RidgeConfig) -> bytes | N
     return encode_statistics(statistics, config.exponents, config.bits, config.penalty)
 
 
-def load_before(services: Services, session: Session, job: Job) -> ClaimedStatistics | None:
+def load_before(job: JobContext, session: Session) -> ClaimedStatistics | None:
     """Return the statistics sealed for a job before its update, None if there are none."""
-    if job.before_id is None:
+    sealed = checkpoints.load_before(job, session)
+    if sealed is None:
         return None
-    statistics, *_ = decode_statistics(services.artifacts.get(session, job.before_id))
+    statistics, *_ = decode_statistics(sealed)
     return ClaimedStatistics(statistics.gram, statistics.moment, statistics.rows)

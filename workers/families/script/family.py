@@ -3,7 +3,6 @@
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from sqlmodel import Session
@@ -11,12 +10,10 @@ from sqlmodel import Session
 from app.service.context import Services
 from lethe import canonical
 from lethe.certificates.statement import Guarantee
-from lethe.errors import LetheError
 from models import Model, ModelVersion
-from workers import libraries
 from workers.cases.case import ExecutedJob, Judges
 from workers.errors import RefusedError
-from workers.families.base import Family
+from workers.families.base import Family, LacksLibraryError
 from workers.families.recipe.case import (
     ModelRows,
     OtherProcessorError,
@@ -26,7 +23,7 @@ from workers.families.recipe.case import (
 )
 from workers.families.recipe.family import RecipeFamily
 from workers.families.recipe.rows import digest_of_rows
-from workers.families.recipe.update import Fitting, NotFittedError, limits
+from workers.families.recipe.update import NotFittedError, limits
 from workers.judge.refitted import RERUN, VERIFIER, RefittedClaim, RerunClaim
 from workers.leases.lease import JobContext
 from workers.lineage.chain import BatchMember
@@ -59,29 +56,21 @@ GUARANTEES = {
 }
 
 
-class NoArrowError(LetheError):
+class NoArrowError(LacksLibraryError):
     """This worker cannot pass rows to a program; another may, so the job waits."""
 
-    slug, title, status = "no-pyarrow", "pyarrow is not installed", 503
+    slug, title = "no-pyarrow", "pyarrow is not installed"
+    modules, extra, named = ("pyarrow",), "tables", "pyarrow"
 
 
 class ScriptFamily(RecipeFamily):
     """A program learns and forgets by a run on all current rows."""
 
+    lacks = NoArrowError
     rooms: tuple[str, ...] = ("families/script", "training/programs", "training/isolation")
     judge_rooms: tuple[str, ...] = ("judge", "training/programs", "training/isolation")
     formats = ("onnx",)
     method = METHOD
-
-    def __init__(self) -> None:
-        self.fitting = Fitting(_run, _first, _result)
-
-    def check_here(self) -> None:
-        """Raise NoArrowError if pyarrow is not installed."""
-        if find_spec("pyarrow") is None:
-            raise NoArrowError(
-                f"this model's workers need pyarrow: {libraries.with_extra('tables')}"
-            )
 
     def forget(
         self, job: JobContext, before: ModelVersion, members: Sequence[BatchMember]
@@ -114,6 +103,36 @@ class ScriptFamily(RecipeFamily):
         """Return the predictions of the program's file. Raises RefusedError."""
         self.check_here()
         return run.predict(model.config, file, features, limits(services))
+
+    def fit(self, model: Model, rows: FitRows, most: Limits) -> bytes:
+        """Return what the program writes for these rows. Raises RefusedError."""
+        return run.execute(model.config, rows, most)
+
+    def first(self, model: Model, rows: FitRows, most: Limits) -> bytes:
+        """Run the program twice at registration. Raises RefusedError if the files differ."""
+        return run.execute_twice(model.config, rows, most)
+
+    def result(self, model: Model, file: bytes, digests: Mapping[str, bytes]) -> UpdateResult:
+        """Return what is published about a program's file."""
+        program = Program.parse(model.config)
+        data = digest_of_rows(digests.values())
+        script = sha256_hex(canonical.encode(model.config["script"]))
+        # Everything else that a run needs is in the registration and the rows.
+        state = canonical.encode({"data": data, "kind": STATE, "script": script})
+        tolerance = program.tolerance
+        return UpdateResult(
+            encoded=Encoded(file, state, data),
+            method=METHOD,
+            method_version=VERSION,
+            claim=claim_of(model),
+            parameters={
+                "data": "rows",
+                "entry": program.entry,
+                "seed": str(program.seed),
+                **run.environment(model.config),
+            },
+            bounds={} if tolerance is None else {"difference": f"{tolerance:.17g}"},
+        )
 
     def guarantee(self, plan: Draft) -> Guarantee:
         """Return the guarantee of a run. Raises ValueError for another claim."""
@@ -151,36 +170,6 @@ def claim_of(model: Model) -> str:
     return EXACT if model.config["script"]["tolerance"] is None else WEAKER
 
 
-def _run(model: Model, rows: FitRows, most: Limits) -> bytes:
-    return run.execute(model.config, rows, most)
-
-
-def _first(model: Model, rows: FitRows, most: Limits) -> bytes:
-    return run.execute_twice(model.config, rows, most)
-
-
-def _result(model: Model, file: bytes, digests: Mapping[str, bytes]) -> UpdateResult:
-    program = Program.parse(model.config)
-    data = digest_of_rows(digests.values())
-    script = sha256_hex(canonical.encode(model.config["script"]))
-    # Everything else that a run needs is in the registration and the rows.
-    state = canonical.encode({"data": data, "kind": STATE, "script": script})
-    tolerance = program.tolerance
-    return UpdateResult(
-        encoded=Encoded(file, state, data),
-        method=METHOD,
-        method_version=VERSION,
-        claim=claim_of(model),
-        parameters={
-            "data": "rows",
-            "entry": program.entry,
-            "seed": str(program.seed),
-            **run.environment(model.config),
-        },
-        bounds={} if tolerance is None else {"difference": f"{tolerance:.17g}"},
-    )
-
-
 def _own(stored: ModelRows) -> OwnFit:
     most = limits(stored.job.services)
     model = stored.case.model
@@ -188,7 +177,7 @@ def _own(stored: ModelRows) -> OwnFit:
 
     def fit(rows: FitRows) -> bytes:
         try:
-            return _run(model, rows, most)
+            return run.execute(model.config, rows, most)
         except OtherEnvironmentError as error:
             raise OtherProcessorError(str(error)) from None
         except RefusedError as error:

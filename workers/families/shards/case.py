@@ -3,9 +3,8 @@
 import json
 from collections.abc import Sequence
 
-from sqlmodel import Session, select
+from sqlmodel import Session
 
-from models import Job
 from workers.cases.case import ExecutedJob, Judges
 from workers.errors import RefusedError
 from workers.families.recipe.case import (
@@ -20,6 +19,7 @@ from workers.families.recipe.update import NotFittedError
 from workers.families.shards.rows import owned, shard_key, sharded, subject_names
 from workers.families.shards.update import fitter_of
 from workers.judge.refitted import VERIFIER, ShardsClaim
+from workers.leases import checkpoints
 from workers.leases.lease import JobContext
 from workers.training.programs.program import OtherEnvironmentError
 from workers.training.shards import container
@@ -30,10 +30,10 @@ def prepare_shards(job: JobContext, session: Session, cases: Sequence[ExecutedJo
     """Load the results of executed jobs of one version of shards; the result judges them."""
 
     def own(stored: ModelRows) -> OwnFit:
-        row = session.exec(select(Job).where(Job.id == job.lease.job_id)).one()
-        if row.before_id is None:
+        before = checkpoints.load_before(job, session)
+        if before is None:
             raise ValueError("nothing was kept of the version before")
-        kept = json.loads(job.services.artifacts.get(session, row.before_id))
+        kept = json.loads(before)
         return _own(stored, session, ShardManifest.parse(kept["manifest"]), kept["gone"])
 
     return prepare(job, session, cases, own, VERIFIER)

@@ -5,13 +5,13 @@ and added as `workers.training.shards.predict` adds them; on equal sums the firs
 """
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
 from workers.errors import RefusedError
-from workers.families.recipe.export import NATIVE, Answer, RecipeGraph, answer, probabilities
+from workers.families.recipe.export import Answer, RecipeGraph, answer, probabilities
 from workers.families.recipe.export_skops import dump
+from workers.families.recipe.export_trees import NATIVE
 from workers.libraries import require
 from workers.training.recipes.files import FittedRecipe
 from workers.training.shards.predict import ShardedModel
@@ -97,7 +97,7 @@ def to_skops(artifact: bytes, classes: Sequence[str]) -> bytes:
         made = ensemble.VotingRegressor(named)
     made.estimators_ = [one.estimator for one in fitted]
     made.named_estimators_ = dict(named)
-    return dump(made, _steps(fitted))
+    return dump(made, [step for one in fitted for step in one.steps])
 
 
 def _fitted(model: ShardedModel) -> dict[int, FittedRecipe]:
@@ -105,14 +105,6 @@ def _fitted(model: ShardedModel) -> dict[int, FittedRecipe]:
     if not found:
         raise RefusedError(EMPTY)
     return found
-
-
-def _steps(fitted: Sequence[FittedRecipe]) -> list[Any]:
-    return [
-        step
-        for one in fitted
-        for _, step in getattr(one.estimator, "steps", [("", one.estimator)])
-    ]
 
 
 def _scores(

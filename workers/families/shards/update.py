@@ -11,7 +11,7 @@ from app.service.context import Services
 from lethe import canonical
 from models import Model, ModelVersion
 from workers.errors import ArtifactError, RefusedError
-from workers.families.recipe.rows import TableBlock, departure, salts_of, stored
+from workers.families.recipe.rows import TableBlock, current_rows, departure
 from workers.families.recipe.update import NotFittedError, limits, recipe_of
 from workers.families.shards.rows import ShardRows, owned, shard_key, sharded, subject_names
 from workers.leases.lease import JobContext
@@ -63,9 +63,8 @@ def learn(
     fit to fit, or if the stored version before differs from the log.
     """
     services, model = job.services, job.model
+    blocks, salts = current_rows(job)
     with services.reading() as session:
-        blocks = stored(services, session, job.lease.model_id)
-        salts = salts_of(session, job.lease.model_id)
         names = subject_names(session, job.lease.model_id)
     salts |= zip(upload.records, split(fresh), strict=True)
     new = [
@@ -112,9 +111,8 @@ def forget(job: JobContext, before: ModelVersion, members: Sequence[BatchMember]
 def refit(job: JobContext) -> UpdateResult:
     """Refit every shard on its retained rows. Raises NotFittedError."""
     services, model = job.services, job.model
+    blocks, salts = current_rows(job)
     with services.reading() as session:
-        blocks = stored(services, session, job.lease.model_id)
-        salts = salts_of(session, job.lease.model_id)
         names = subject_names(session, job.lease.model_id)
     rows = sharded(model, shard_key(services.root_secret, model), owned(blocks, names), salts)
     try:

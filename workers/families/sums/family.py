@@ -9,9 +9,10 @@ from numpy.typing import NDArray
 from app.service.context import Services
 from lethe import canonical
 from models import Model
+from workers.errors import refusing
 from workers.families.base import Family
 from workers.families.recipe.rows import TableBlock
-from workers.families.recipe.updated import UpdatedFamily, refusing
+from workers.families.recipe.updated import UpdatedFamily
 from workers.families.sums.export import FORMATS, export
 from workers.updates.draft import sha256_hex
 
@@ -51,7 +52,8 @@ class SumsFamily(UpdatedFamily["Sums"]):
         from lethe.estimators.sums.sealed import open_sums
 
         try:
-            return open_sums(state, config_of(model), data, _count(blocks))
+            rows = sum(len(block.records) for block in blocks)
+            return open_sums(state, config_of(model), data, rows)
         except EstimatorInputError:
             return None
 
@@ -126,10 +128,6 @@ def config_of(model: Model) -> "SumsConfig":
             exponent=options["exponent"],
             target_exponent=options["target_exponent"],
         )
-
-
-def _count(blocks: Sequence[TableBlock]) -> int:
-    return sum(len(block.records) for block in blocks)
 
 
 def _coded(config: "SumsConfig", blocks: Sequence[TableBlock]) -> "CodedRows":

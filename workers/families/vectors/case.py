@@ -6,17 +6,17 @@ from dataclasses import replace
 from functools import cache
 
 import numpy as np
-from sqlmodel import Session, select
+from sqlmodel import Session
 
 from lethe.certificates import shape
 from lethe.certificates.evidence import Removal
-from models import Job
 from workers.cases.case import ExecutedJob, Judges
 from workers.families.recipe.case import ModelRows, OwnFit, prepare, same_machine
 from workers.families.vectors.update import Erased, built, claim_of, options_of
 from workers.judge.bytes_probe import ProbeClaim, Sought, probe
 from workers.judge.checks import ODD_INPUT
 from workers.judge.refitted import EXACT, VERIFIER
+from workers.leases import checkpoints
 from workers.leases.lease import JobContext
 from workers.training.recipes.fit import FitRows
 from workers.training.vectors import files
@@ -92,10 +92,8 @@ def _probed(
 
 def _erased(job: JobContext, session: Session) -> Erased | None:
     """Return the erased rows as sealed at execution, None if they were not kept."""
-    row = session.exec(select(Job).where(Job.id == job.lease.job_id)).one()
-    if row.before_id is None:
-        return None
-    return Erased.decode(job.services.artifacts.get(session, row.before_id))
+    kept = checkpoints.load_before(job, session)
+    return None if kept is None else Erased.decode(kept)
 
 
 def _is_logged(erased: Erased, cases: Sequence[ExecutedJob]) -> bool:

@@ -1,7 +1,9 @@
-"""Vector indexes whose bytes are a function of their options and the set of their rows."""
+"""Vector indexes whose bytes are a function of their options and the set of their rows.
+
+The published file contains the rows themselves, so an erasure removes them from it.
+"""
 
 from collections.abc import Mapping, Sequence
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from sqlmodel import Session
@@ -10,23 +12,27 @@ from app.service.context import Services
 from lethe import canonical
 from lethe.catalogue import GuaranteeClass
 from lethe.certificates.statement import Guarantee
-from lethe.errors import LetheError
 from models import Model, ModelVersion
-from workers import libraries
 from workers.cases.case import ExecutedJob, Judges
-from workers.errors import RefusedError
-from workers.families.base import Family, Retrieval
+from workers.errors import ArtifactError, RefusedError
+from workers.families.base import Family, LacksLibraryError, Retrieval
 from workers.families.recipe.family import RecipeFamily
-from workers.families.vectors import update
+from workers.families.recipe.rows import all_digests, departure, digest_of_rows, table
+from workers.families.vectors.update import Erased, built, claim_of, options_of, rows_of
 from workers.leases.lease import JobContext
 from workers.lineage.chain import BatchMember
+from workers.training.recipes.fit import FitRows
+from workers.training.recipes.process import Limits
+from workers.training.vectors.index import HNSW
 from workers.updates.draft import Draft, sha256_hex
-from workers.updates.update import Update
+from workers.updates.update import Encoded, Update, UpdateResult
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 FAISS = "faiss"
+METHOD, VERSION = "vectors-drop", "1"
+STATE = "vectors-state/1"
 NOT_TESTED = (
     "The bytes of the model's file, its state and its exports were searched for the erased "
     "vectors and ids. Not tested: copies of the data or of earlier indexes elsewhere, the "
@@ -42,34 +48,79 @@ GUARANTEES: Mapping[GuaranteeClass, str] = {
 }
 
 
-class NoFaissError(LetheError):
+class NoFaissError(LacksLibraryError):
     """This worker cannot build indexes; another may, so the job waits."""
 
-    slug, title, status = "no-faiss", "FAISS is not installed", 503
+    slug, title = "no-faiss", "FAISS is not installed"
+    modules, extra, named = ("faiss",), "vectors", "faiss-cpu"
 
 
 class VectorsFamily(RecipeFamily):
     """An index adds and drops rows; the judge rebuilds it, and searches its bytes."""
 
+    lacks = NoFaissError
     rooms: tuple[str, ...] = ("families/vectors", "training/vectors")
     judge_rooms: tuple[str, ...] = ("judge", *rooms)
     formats: tuple[str, ...] = (FAISS,)
-    fitting = update.FITTING
-    method = update.METHOD
-
-    def check_here(self) -> None:
-        """Raise NoFaissError if FAISS is not installed."""
-        if find_spec("faiss") is None:
-            raise NoFaissError(
-                f"this model's workers need faiss-cpu: {libraries.with_extra('vectors')}"
-            )
+    method = METHOD
 
     def forget(
         self, job: JobContext, before: ModelVersion, members: Sequence[BatchMember]
     ) -> Update:
         """Drop the members' records. Raises RefusedError."""
         self.check_here()
-        return update.forget(job, before, members)
+        from workers.training.vectors import files
+        from workers.training.vectors.build import drop
+
+        found = departure(job, members)
+        leaving = sorted(record for member in members for record in member.salts)
+        with job.services.reading() as session:
+            file = job.services.artifacts.get(session, before.head_id)
+        gone = rows_of(found.blocks, leaving)
+        try:
+            new = files.encode(drop(files.decode(file), leaving))
+        except ArtifactError:  # another model's file; the judge builds from the rows
+            new = built(job.model, table(found.retained, found.salts, job.model))
+        result = self.result(job.model, new, all_digests(found.retained, found.salts))
+        erased = Erased(gone, {record: found.salts[record] for record in gone.records})
+        return Update(result, found.rest, before=erased.encode(), rows_gone=found.gone)
+
+    def fit(self, model: Model, rows: FitRows, most: Limits) -> bytes:
+        """Return the file of the index of these rows. Raises RefusedError."""
+        return built(model, rows)
+
+    def first(self, model: Model, rows: FitRows, most: Limits) -> bytes:
+        """Build a graph twice, to compare. Raises RefusedError if the two differ."""
+        file = built(model, rows)
+        if options_of(model).index == HNSW and built(model, rows) != file:
+            raise RefusedError(
+                "two builds of the graph give different bytes, so that nobody could compare a "
+                "rebuild with them: register an index of the kind flat or ivf"
+            )
+        return file
+
+    def result(self, model: Model, file: bytes, digests: Mapping[str, bytes]) -> UpdateResult:
+        """Return what is published about an index."""
+        options, data = options_of(model), digest_of_rows(digests.values())
+        registered = sha256_hex(canonical.encode(model.config))
+        parameters = {
+            "data": "rows",
+            "dimensions": str(options.columns),
+            "index": options.index,
+            "metric": options.metric,
+        }
+        if options.index == HNSW:
+            from workers.training.vectors.faiss_file import environment
+
+            parameters |= {"seed": str(options.seed), **environment()}
+        state = canonical.encode({"data": data, "index": registered, "kind": STATE})
+        return UpdateResult(
+            encoded=Encoded(file, state, data),
+            method=METHOD,
+            method_version=VERSION,
+            claim=claim_of(options),
+            parameters=parameters,
+        )
 
     def compares(self, claim: str) -> bool:
         """The erased rows stay sealed for the probe of every attempt."""

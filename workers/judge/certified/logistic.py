@@ -16,9 +16,9 @@ from math import frexp, isfinite, ldexp
 import numpy as np
 from numpy.typing import NDArray
 
-from lethe.catalogue import CHECKS, VERIFIERS
+from lethe.catalogue import CHECKS
 from workers.arrays import Labels
-from workers.judge.base import Judgement, PurgeClaim, Report, RetainedSetClaim
+from workers.judge.base import Judgement, PurgeClaim, RetainedSetClaim
 from workers.judge.certified.logistic_gradient import Single, distance_above
 from workers.judge.certified.logistic_noise import (
     BUDGET,
@@ -28,13 +28,13 @@ from workers.judge.certified.logistic_noise import (
     check_noise,
 )
 from workers.judge.checks import (
+    CheckingVerifier,
     check_digests,
     check_model_file,
     check_pairs,
     check_retention,
     guarded,
     judged,
-    report_of,
 )
 
 DATA, BOUND = CHECKS["data"], CHECKS["gradient-bound"]
@@ -169,30 +169,23 @@ def _check_budget(claim: LogisticClaim, noise: NoiseClaim) -> Judgement:
     return check_budget(noise, proven_of(claim, noise.centre_bias, noise.centre_weight))
 
 
-@dataclass(frozen=True, slots=True)
-class CertifiedLogisticVerifier:
-    """Judges erasure from a logistic head by a proven distance to the retained optimum."""
-
-    id: str = "certified-approximate"
-    version: str = VERIFIERS["certified-approximate"]
-
-    def verify(self, claim: LogisticClaim) -> Report:
-        """Return the numbered verdict. Never raises for anything a claim may contain."""
-        noise = claim.noise
-        judgements = [
-            check_model_file(claim.published_digest, claim.file_digest),
-            guarded(DATA, lambda: check_digests(DATA, claim.claimed_data, claim.data)),
-            *check_retention(claim.retained_set, claim.purge),
-            guarded(BOUND, lambda: check_bound(claim)),
+def checks_of(claim: LogisticClaim) -> list[Judgement]:
+    """Judge erasure from a logistic head by a proven distance to the retained optimum."""
+    noise = claim.noise
+    judgements = [
+        check_model_file(claim.published_digest, claim.file_digest),
+        guarded(DATA, lambda: check_digests(DATA, claim.claimed_data, claim.data)),
+        *check_retention(claim.retained_set, claim.purge),
+        guarded(BOUND, lambda: check_bound(claim)),
+    ]
+    if noise is not None:
+        judgements += [
+            guarded(NOISE, lambda: _check_noise(claim, noise)),
+            guarded(BUDGET, lambda: _check_budget(claim, noise)),
         ]
-        if noise is not None:
-            judgements += [
-                guarded(NOISE, lambda: _check_noise(claim, noise)),
-                guarded(BUDGET, lambda: _check_budget(claim, noise)),
-            ]
-        pairs = {"registration": claim.registration, "rows-before": claim.rows_before}
-        judgements += check_pairs(pairs)
-        return report_of(judgements)
+    pairs = {"registration": claim.registration, "rows-before": claim.rows_before}
+    judgements += check_pairs(pairs)
+    return judgements
 
 
-VERIFIER = CertifiedLogisticVerifier()
+VERIFIER = CheckingVerifier("certified-approximate", checks_of)

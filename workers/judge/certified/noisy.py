@@ -15,18 +15,18 @@ import hashlib
 from dataclasses import dataclass
 from math import exp, isfinite, log, log1p
 
-from lethe.catalogue import CHECKS, VERIFIERS
-from workers.judge.base import Judgement, PurgeClaim, Report, RetainedSetClaim
+from lethe.catalogue import CHECKS
+from workers.judge.base import Judgement, PurgeClaim, RetainedSetClaim
 from workers.judge.certified.logistic_noise import BUDGET, KEY_LABEL, NOISE
 from workers.judge.checks import (
     SHA256,
+    CheckingVerifier,
     check_digests,
     check_model_file,
     check_pairs,
     check_retention,
     guarded,
     judged,
-    report_of,
 )
 
 DATA, RERUN = CHECKS["data"], CHECKS["re-execution"]
@@ -195,31 +195,22 @@ def _odd(claim: NoisyClaim) -> str | None:
     return None
 
 
-@dataclass(frozen=True, slots=True)
-class NoisyVerifier:
-    """Judges noisy fine-tuning by its repetition and by the privacy accounting."""
-
-    id: str = "certified-approximate"
-    version: str = VERIFIERS["certified-approximate"]
-
-    def verify(self, claim: NoisyClaim) -> Report:
-        """Return the numbered verdict. Never raises for anything a claim may contain."""
-        pairs = {
-            "registration": claim.registration,
-            "rows-before": claim.rows_before,
-            "model-before": claim.model_before,
-        }
-        return report_of(
-            [
-                check_model_file(claim.published_digest, claim.file_digest),
-                guarded(DATA, lambda: check_digests(DATA, claim.claimed_data, claim.data)),
-                *check_retention(claim.retained_set, claim.purge),
-                guarded(RERUN, lambda: check_repeated(claim)),
-                guarded(NOISE, lambda: check_key(claim)),
-                guarded(BUDGET, lambda: check_spent(claim)),
-                *check_pairs(pairs),
-            ]
-        )
+def checks_of(claim: NoisyClaim) -> list[Judgement]:
+    """Judge noisy fine-tuning by its repetition and by the privacy accounting."""
+    pairs = {
+        "registration": claim.registration,
+        "rows-before": claim.rows_before,
+        "model-before": claim.model_before,
+    }
+    return [
+        check_model_file(claim.published_digest, claim.file_digest),
+        guarded(DATA, lambda: check_digests(DATA, claim.claimed_data, claim.data)),
+        *check_retention(claim.retained_set, claim.purge),
+        guarded(RERUN, lambda: check_repeated(claim)),
+        guarded(NOISE, lambda: check_key(claim)),
+        guarded(BUDGET, lambda: check_spent(claim)),
+        *check_pairs(pairs),
+    ]
 
 
-VERIFIER = NoisyVerifier()
+VERIFIER = CheckingVerifier("certified-approximate", checks_of)

@@ -20,7 +20,14 @@ from numpy.typing import NDArray
 
 from lethe.catalogue import CHECKS
 from workers.judge.base import Judgement
-from workers.judge.checks import ODD_INPUT, CheckRoom, check_digests, guarded, judged
+from workers.judge.checks import (
+    ODD_INPUT,
+    CheckRoom,
+    are_commitments,
+    check_digests,
+    guarded,
+    judged,
+)
 from workers.judge.merkle import Digests, Subtree, Tree, root_of, table
 from workers.judge.ridge.claim import ChainClaim, ContentsClaim, ExactClaim, LinkClaim
 from workers.judge.ridge.reading import LeafSort, Leaves
@@ -53,7 +60,7 @@ def sets_of(claim: ChainClaim, stored: LeafSort) -> Sets:
     stored: consumed; it is left empty.
     """
     gone = [leaf.commitment for leaf in claim.removed]
-    if not _are_commitments(gone):
+    if not are_commitments(gone):
         raise ChainError("a commitment that the update removed is not 32 bytes")
     if len(set(gone)) != len(gone):
         raise ChainError("a record is erased twice in one update")
@@ -123,7 +130,7 @@ class _Chain:
     def _problem(self, link: LinkClaim) -> str | None:
         erased = [commitment for _, _, commitment in link.erased]
         every = [*link.earlier, *erased, *link.later]
-        if not _are_commitments(every):
+        if not are_commitments(every):
             return "a commitment of the update is not 32 bytes"
         if not erased:
             return "no erased record is named"
@@ -173,7 +180,7 @@ def _problem(claim: ChainClaim, sets: Sets, rows: int) -> str | None:
     left = 0 if sets.after is None else sets.after.count
     if (len(tree) - len(added), left) != (claim.before_count, claim.after_count):
         return "a count of the versions before and after the update is wrong"
-    if not _are_commitments(added):
+    if not are_commitments(added):
         return "a commitment that the round added is not 32 bytes"
     if len(set(added)) != len(added):
         return "the round added a record twice"
@@ -198,10 +205,6 @@ def _position(link: LinkClaim) -> int:
 
 def _opens(record: str, salt: bytes, commitment: bytes) -> bool:
     return len(salt) == 32 and hmac.digest(salt, record.encode(), "sha256") == commitment
-
-
-def _are_commitments(leaves: Sequence[bytes]) -> bool:
-    return {*map(type, leaves)} <= {bytes} and {*map(len, leaves)} <= {32}
 
 
 @dataclass(frozen=True, slots=True, eq=False)

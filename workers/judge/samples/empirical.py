@@ -10,19 +10,17 @@ power, are within tau of chance after it; the probability of a wrong PASS is at 
 alpha. It says nothing about attacks that were not run.
 """
 
-from dataclasses import dataclass
-
-from lethe.catalogue import CHECKS, VERIFIERS
+from lethe.catalogue import CHECKS
 from workers.errors import RefusedError
-from workers.judge.base import Judgement, Report
+from workers.judge.base import Judgement
 from workers.judge.checks import (
     RETAINED_SET,
+    CheckingVerifier,
     check_model_file,
     check_pairs,
     check_retention,
     guarded,
     judged,
-    report_of,
 )
 from workers.judge.inference.intervals import spell, spent
 from workers.judge.policy.document import digest
@@ -105,24 +103,15 @@ def _guarded_rows(claim: EmpiricalClaim) -> list[Judgement]:
     return [guarded(samples.SPEC, run), *found]
 
 
-@dataclass(frozen=True, slots=True)
-class EmpiricalVerifier:
-    """Judges approximate erasure by pre-registered attacks, each with its power."""
-
-    id: str = "empirical-approximate"
-    version: str = VERIFIERS["empirical-approximate"]
-
-    def verify(self, claim: EmpiricalClaim) -> Report:
-        """Return the numbered verdict. Never raises for anything a claim may contain."""
-        return report_of(
-            [
-                check_model_file(claim.published_digest, claim.model, finite=claim.finite),
-                guarded(POLICY, lambda: check_policy(claim)),
-                *_of_rows(claim),
-                *check_trainings(claim),
-                *check_silos(claim.silos),
-            ]
-        )
+def checks_of(claim: EmpiricalClaim) -> list[Judgement]:
+    """Judge approximate erasure by pre-registered attacks, each with its power."""
+    return [
+        check_model_file(claim.published_digest, claim.model, finite=claim.finite),
+        guarded(POLICY, lambda: check_policy(claim)),
+        *_of_rows(claim),
+        *check_trainings(claim),
+        *check_silos(claim.silos),
+    ]
 
 
 def _of_rows(claim: EmpiricalClaim) -> list[Judgement]:
@@ -176,4 +165,4 @@ def _check_trainings(claim: EmpiricalClaim, policy: Policy) -> Judgement:
     return judged(TRAININGS, value, passed=not missing, undecided=missing)
 
 
-VERIFIER = EmpiricalVerifier()
+VERIFIER = CheckingVerifier("empirical-approximate", checks_of)

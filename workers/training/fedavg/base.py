@@ -52,6 +52,14 @@ class ClientData:
         """
         return ClientData(self.inputs[rows], self.targets[rows])
 
+    @staticmethod
+    def joined(parts: Sequence["ClientData"]) -> "ClientData":
+        """Return the rows of several parts, in their order. Raises RuntimeError for none."""
+        return ClientData(
+            torch.cat([part.inputs for part in parts]),
+            torch.cat([part.targets for part in parts]),
+        )
+
 
 Clients = Mapping[str, ClientData]
 

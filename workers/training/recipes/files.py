@@ -60,6 +60,11 @@ class FittedRecipe:
     classes: tuple[int, ...]
     estimator: Any
 
+    @property
+    def steps(self) -> list[Any]:
+        """The fitted steps in order, the last one the estimator itself."""
+        return [one for _, one in getattr(self.estimator, "steps", [("", self.estimator)])]
+
     def predict(self, features: NDArray[np.float64]) -> NDArray[Any]:
         """Return for each row of (n, columns) its class position or its number.
 

@@ -99,7 +99,7 @@ def reference_clients(
             mask = included[own.places]
             parts += [own.data.only(torch.from_numpy(mask))] if mask.any() else []
         if parts:
-            found[client] = joined(parts)
+            found[client] = ClientData.joined(parts)
     return found
 
 
@@ -114,13 +114,6 @@ def answers(file: bytes, network: Network, tested: Mapping[str, ScoredRows]) -> 
     for own in tested.values():
         found[own.places] = model(own.data)
     return found
-
-
-def joined(parts: Sequence[ClientData]) -> ClientData:
-    """Return some rows, one part after the other. Raises RefusedError for none."""
-    return ClientData(
-        torch.cat([part.inputs for part in parts]), torch.cat([part.targets for part in parts])
-    )
 
 
 class WithoutSome:

@@ -88,7 +88,7 @@ def test_a_retry_after_the_damage_was_mended_is_certified(
 def mend(ready: Installation, session: Session) -> None:
     """Remove rows without records from each block, as a restore would."""
     from models import Record, Subject
-    from workers.families.ridge.stored import RowBlock, decode_block, encode_block
+    from workers.families.ridge.stored import RowBlock, decode_block
 
     known = set(session.exec(select(Record.record)))
     for subject in session.exec(select(Subject)).all():
@@ -96,7 +96,7 @@ def mend(ready: Installation, session: Session) -> None:
         block = decode_block(ready.services.features.load(session, subject.id))
         assert isinstance(block, RowBlock)
         rest = block.without(set(block.records) - known)
-        payload = None if rest is None else encode_block(rest)
+        payload = None if rest is None else rest.encode()
         rows = 0 if rest is None else len(rest.records)
         ready.services.features.rewrite(session, subject, payload, rows)
     session.commit()

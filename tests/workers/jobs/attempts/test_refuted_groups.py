@@ -26,7 +26,6 @@ from tests.workers.jobs.families import (
 )
 from tests.workers.jobs.families.network import networks
 from tests.workers.training.programs.small import script
-from workers.families.vectors import update
 from workers.jobs import execute
 from workers.training.programs import run
 from workers.training.recipes import process
@@ -115,7 +114,7 @@ def in_shards(patch: pytest.MonkeyPatch) -> None:
 
 
 def in_vectors(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(update, "drop", test_vectors_family.left_in)
+    patch.setattr("workers.training.vectors.build.drop", test_vectors_family.left_in)
 
 
 def sums_are(installation: Installation) -> bool:

@@ -35,8 +35,8 @@ from tests.workers.jobs.families.uploaded import (
     submit,
 )
 from workers.families.recipe import case as recipe_case
+from workers.families.recipe import family as recipe_family
 from workers.families.recipe import rows as recipe_rows
-from workers.families.recipe import update as recipe_update
 from workers.judge.refitted import VERIFIER, RefittedClaim
 from workers.training.recipes import process
 from workers.training.recipes.files import FittedRecipe, decode, encode
@@ -343,7 +343,7 @@ def test_a_refit_that_kept_a_record_is_refuted(
             )
         return found
 
-    monkeypatch.setattr(recipe_update, "table", dishonest)
+    monkeypatch.setattr(recipe_family, "table", dishonest)
     request = submit(installation, "r0")
     installation.drain()
     assert kept

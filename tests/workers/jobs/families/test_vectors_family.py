@@ -181,7 +181,7 @@ def test_a_row_left_in_is_refuted_and_the_index_built_anew(
     installation: Installation, monkeypatch: pytest.MonkeyPatch, lie: Any
 ) -> None:
     register(installation)
-    monkeypatch.setattr(update, "drop", lie)
+    monkeypatch.setattr("workers.training.vectors.build.drop", lie)
     request = submit(installation, "passage-003", "passage-040")
     installation.drain()
     assert "escalated" in networks.events(installation, request)
@@ -207,7 +207,7 @@ def test_a_graph_that_was_built_otherwise_is_refuted_and_built_anew(
     installation: Installation, monkeypatch: pytest.MonkeyPatch, lie: Any
 ) -> None:
     register(installation, "hnsw")
-    monkeypatch.setattr(update, "drop", lie)
+    monkeypatch.setattr("workers.training.vectors.build.drop", lie)
     request = submit(installation, "passage-003")
     installation.drain()
     assert failed_checks(installation, request) == "6 re-execution"
@@ -374,7 +374,7 @@ def test_a_first_build_that_waits_for_a_worker_with_faiss_says_so(
     def seen() -> Any:
         return installation.caller.operator("GET", f"/v1/models/{MODEL}").json()
 
-    monkeypatch.setattr("workers.families.vectors.family.find_spec", lambda _: None)
+    monkeypatch.setattr("workers.families.base.find_spec", lambda _: None)
     assert send(installation, rows()).status_code == 201
     assert (seen()["state"], seen()["failure"]) == ("registered", None)
     installation.drain()

@@ -27,7 +27,7 @@ from tests.small import CLIENTS, MODEL, ROWS, Caller, pack, rows
 from workers import provenance
 from workers.errors import RefusedError
 from workers.families.ridge.family import FAMILY
-from workers.families.ridge.stored import RowBlock, decode_block, encode_block
+from workers.families.ridge.stored import RowBlock, decode_block
 from workers.jobs import (
     certify,
     execute,
@@ -360,7 +360,7 @@ def test_blocks_round_trip(count: int) -> None:
     codes = rng.integers(-32767, 32767, size=(count, 4), dtype=np.int16)
     labels = rng.integers(3, size=count, dtype=np.int64)
     block = RowBlock.fresh([f"r{i}" for i in range(count)], Rows(codes, labels), 3)
-    again = decode_block(encode_block(block))
+    again = decode_block(block.encode())
     assert isinstance(again, RowBlock)
     assert again.records == block.records
     assert np.array_equal(again.rows.codes, codes)

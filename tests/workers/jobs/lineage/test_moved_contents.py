@@ -31,7 +31,7 @@ from workers.families.ridge import (
     family as ridge_family,
 )
 from workers.families.ridge.rows import owners, stored_digests
-from workers.families.ridge.stored import RowBlock, decode_block, encode_block
+from workers.families.ridge.stored import RowBlock, decode_block
 from workers.lineage import chain
 from workers.lineage.chain import STORED
 from workers.lineage.logged import RENAMED
@@ -66,7 +66,7 @@ def rewrite(at: Installation, change: Callable[[dict[str, Any]], None]) -> None:
             codes = np.stack([codes for codes, _ in own])
             told = replace(block, rows=Rows(codes, np.array([label for _, label in own])))
             row = session.get_one(Subject, subject)
-            at.services.features.rewrite(session, row, encode_block(told), len(own))
+            at.services.features.rewrite(session, row, told.encode(), len(own))
         session.commit()
 
 

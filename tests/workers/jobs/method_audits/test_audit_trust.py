@@ -17,9 +17,10 @@ from tests.workers.jobs.method_audits import audits
 from workers.audit_pairs.pair import Pair
 from workers.families.network.audited import NOT_ITS_ROWS
 from workers.families.network.config import network_config
-from workers.families.network.data.rows import Held, assemble, holdings, salts
+from workers.families.network.data.rows import Held, assemble, holdings
 from workers.families.network.training import data_of
 from workers.lineage.logged import LoggedRegistration
+from workers.lineage.versions import salts_of
 from workers.method_audits import (
     report as audit_report,
 )
@@ -319,7 +320,7 @@ def test_rows_that_the_table_alone_calls_those_of_the_version_are_not_audited(
         model = session.exec(select(Model)).one()
         assert model.id is not None
         held = assemble(leaky.services, session, model.id)
-        left = data_of(holdings(held, network_config(model)), salts(session, model.id))
+        left = data_of(holdings(held, network_config(model)), salts_of(session, model.id))
     write(leaky, f"UPDATE model_versions SET statistics_digest = '{left}'")
     leaky.drain()
     shown = audits.get(leaky, audit_id)

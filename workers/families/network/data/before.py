@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from safetensors.numpy import load, save
 
+from workers.arrays import metadata_of
 from workers.families.network.data.rows import ClientRows, Holdings
 from workers.training.fedavg.base import ClientData
 
@@ -54,10 +55,11 @@ def encode(
         records += [own.records[place] for place in out]
         clients += [client] * len(out)
         parts.append(own.data.only(torch.tensor(out, dtype=torch.int64)))
+    data = ClientData.joined(parts)
     arrays = {
-        "inputs": torch.cat([part.inputs for part in parts]).numpy(),
+        "inputs": data.inputs.numpy(),
         "model": np.frombuffer(model, dtype=np.uint8),
-        "targets": torch.cat([part.targets for part in parts]).numpy(),
+        "targets": data.targets.numpy(),
     }
     words = {
         "clients": clients,
@@ -70,8 +72,7 @@ def encode(
 def decode(data: bytes) -> Before:
     """Decode the bytes of `encode`."""
     arrays = load(data)
-    length = int.from_bytes(data[:8], "little")
-    metadata = json.loads(data[8 : 8 + length])["__metadata__"]
+    metadata = metadata_of(data)
     return Before(
         arrays["model"].tobytes(),
         json.loads(metadata["records"]),

@@ -2,13 +2,13 @@
 
 import json
 from dataclasses import dataclass
-from typing import Any, BinaryIO
-from zipfile import BadZipFile
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from safetensors.numpy import load, save
 
+from workers.arrays import metadata_of
 from workers.errors import RefusedError
 from workers.updates.update import StoredBlock
 
@@ -69,25 +69,5 @@ def join(stored: InputBlock, fresh: StoredBlock) -> InputBlock:
 def decode_block(data: bytes) -> InputBlock:
     """Decode the bytes of `InputBlock.encode`."""
     arrays = load(data)
-    length = int.from_bytes(data[:8], "little")
-    metadata = json.loads(data[8 : 8 + length])["__metadata__"]
-    return InputBlock(json.loads(metadata["records"]), arrays["inputs"], arrays["labels"])
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class InputUpload:
-    """An accepted upload: its rows, and the ids that say whose each row is."""
-
-    rows: InputBlock
-    clients: list[str]
-    subjects: list[str]
-
-
-def decode_inputs(file: BinaryIO) -> InputUpload:
-    """Return the arrays that `app.uploads.rows` packed. Raises RefusedError if they are not."""
-    try:
-        with np.load(file, allow_pickle=False) as arrays:
-            rows = InputBlock(arrays["records"].tolist(), arrays["inputs"], arrays["labels"])
-            return InputUpload(rows, arrays["clients"].tolist(), arrays["subjects"].tolist())
-    except (OSError, ValueError, KeyError, BadZipFile):
-        raise RefusedError("the stored upload cannot be read: send it again") from None
+    records = json.loads(metadata_of(data)["records"])
+    return InputBlock(records, arrays["inputs"], arrays["labels"])

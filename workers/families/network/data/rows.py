@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import BinaryIO
+from zipfile import BadZipFile
 
 import numpy as np
 import torch
@@ -18,10 +19,10 @@ from sqlmodel import Session, col, select
 
 from app.service.context import Services
 from app.service.queue import head_of_queue
-from models import Contribution, Model, Record, Subject
+from models import Contribution, Model, Subject
 from workers.errors import RefusedError
 from workers.families.network.config import NetworkConfig, network_config
-from workers.families.network.data.blocks import InputBlock, decode_block, decode_inputs
+from workers.families.network.data.blocks import InputBlock, decode_block
 from workers.lineage import versions
 from workers.lineage.logged import open_received
 from workers.training.fedavg.base import ClientData, check_data
@@ -115,18 +116,15 @@ def holdings(held: "Iterable[Held]", config: NetworkConfig) -> Holdings:
 def client_of(blocks: Sequence[InputBlock], config: NetworkConfig) -> ClientRows:
     """Return one client's blocks as its rows. Raises as `holdings`."""
     records = [record for block in blocks for record in block.records]
-    tensors = [_tensors(block) for block in blocks]
-    data = ClientData(
-        torch.cat([part.inputs for part in tensors]),
-        torch.cat([part.targets for part in tensors]),
+    data = ClientData.joined(
+        [
+            ClientData(tensors_of(block.inputs), torch.from_numpy(block.labels))
+            for block in blocks
+        ]
     )
     check_data(config.network, data)
     held = np.array([config.is_held_out(record) for record in records], dtype=np.bool_)
     return ClientRows(records, data, held)
-
-
-def _tensors(block: InputBlock) -> ClientData:
-    return ClientData(tensors_of(block.inputs), torch.from_numpy(block.labels))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -184,11 +182,15 @@ def _returning(
 
 def by_owner(upload: BinaryIO) -> dict[Owner, InputBlock]:
     """Return an upload's rows by client and subject. Raises RefusedError if unreadable."""
-    sent = decode_inputs(upload)
+    try:
+        with np.load(upload, allow_pickle=False) as arrays:
+            rows = InputBlock(arrays["records"].tolist(), arrays["inputs"], arrays["labels"])
+            clients, subjects = arrays["clients"].tolist(), arrays["subjects"].tolist()
+    except (OSError, ValueError, KeyError, BadZipFile):
+        raise RefusedError("the stored upload cannot be read: send it again") from None
     places: dict[Owner, list[int]] = defaultdict(list)
-    for place, owner in enumerate(zip(sent.clients, sent.subjects, strict=True)):
+    for place, owner in enumerate(zip(clients, subjects, strict=True)):
         places[owner].append(place)
-    rows = sent.rows
     return {
         owner: InputBlock([rows.records[i] for i in own], rows.inputs[own], rows.labels[own])
         for owner, own in places.items()
@@ -226,12 +228,6 @@ def client_rows(
     if not positions or positions[-1] >= len(training):
         raise RefusedError("the client has fewer rows than the round is about")
     return training.only(torch.tensor(positions, dtype=torch.int64))
-
-
-def salts(session: Session, model_id: int) -> dict[str, bytes]:
-    """Return the salt of each record of a model."""
-    query = select(Record.record, Record.salt).where(Record.model_id == model_id)
-    return {record: bytes(salt) for record, salt in session.exec(query)}
 
 
 def row_digests(rows: Holdings, salted: Mapping[str, bytes]) -> dict[str, bytes]:

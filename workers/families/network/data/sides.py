@@ -76,10 +76,7 @@ def validation(
             parts.append(own.data.only(retained_held_out))
     if not parts:
         return None
-    joined = ClientData(
-        torch.cat([part.inputs for part in parts]), torch.cat([part.targets for part in parts])
-    )
-    return held_out(config.network, joined, device, threads=1)
+    return held_out(config.network, ClientData.joined(parts), device, threads=1)
 
 
 def _at(data: ClientData, places: tuple[int, ...]) -> ClientData:

@@ -25,9 +25,9 @@ from workers.families.network.data.rows import (
     assemble,
     client_of,
     digests_of,
-    salts,
 )
 from workers.judge.samples.canary import CanaryClaim
+from workers.lineage.versions import salts_of
 from workers.silos.canary_scores import ClientCanary
 from workers.silos.engine import silo_of
 from workers.silos.score_task import ScoreTask
@@ -99,9 +99,8 @@ def score(services: Services, task: ScoreTask) -> tuple[SiloScores, int]:
         config = network_config(session.get_one(Model, task.model_id))
         before = network_before.decode(services.artifacts.get(session, task.before))
         published = services.artifacts.get(session, task.published)
-        salted = Salts(
-            salts(session, task.model_id), dict(zip(before.records, before.salts, strict=True))
-        )
+        gone = dict(zip(before.records, before.salts, strict=True))
+        salted = Salts(salts_of(session, task.model_id), gone)
         mine = _clients(session, task)
         stored = {
             client: client_of([one.block for one in held], config)
@@ -227,8 +226,4 @@ def _rows(*parts: tuple[ClientRows | None, Sequence[str]]) -> ClientData | None:
             places = {record: place for place, record in enumerate(rows.records)}
             chosen = torch.tensor([places[record] for record in records], dtype=torch.int64)
             found.append(rows.data.only(chosen))
-    if not found:
-        return None
-    return ClientData(
-        torch.cat([part.inputs for part in found]), torch.cat([part.targets for part in found])
-    )
+    return ClientData.joined(found) if found else None

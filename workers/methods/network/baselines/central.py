@@ -201,9 +201,7 @@ def _pooled(registered: Mapping[str, int], clients: Clients) -> ClientData:
         parts.append(rows)
     if len({(part.inputs.shape[1:], part.targets.shape[1:]) for part in parts}) > 1:
         raise RefusedError("the clients' rows are of different shapes")
-    return ClientData(
-        torch.cat([part.inputs for part in parts]), torch.cat([part.targets for part in parts])
-    )
+    return ClientData.joined(parts)
 
 
 def told(hooks: Hooks | None) -> Tell:

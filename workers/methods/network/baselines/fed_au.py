@@ -33,7 +33,7 @@ from workers.methods.network.baselines.layers import classifier
 from workers.methods.network.baselines.random_label import other_labels
 from workers.methods.network.recovery import Recovery, Step, step_and_recover
 from workers.training.fedavg.base import ClientData, ClientUpdate, RoundTask, check_data
-from workers.training.fedavg.client.flops import CountedOperations, one_row, without_values
+from workers.training.fedavg.client.flops import gradient_flops, without_values
 from workers.training.fedavg.client.local import Steps, update_of
 from workers.training.fedavg.config import LocalConfig, Loss
 from workers.training.fedavg.evaluate import loss_of
@@ -165,8 +165,4 @@ def classifier_flops(network: Network, loss: Loss, names: tuple[str, ...]) -> in
     module = without_values(network)
     for name, parameter in module.named_parameters():
         parameter.requires_grad_(name in names)
-    inputs, targets = one_row(network, module)
-    counted = CountedOperations()
-    with counted:
-        loss_of(loss, module(inputs), targets).backward()  # type: ignore[no-untyped-call]
-    return counted.total
+    return gradient_flops(network, module, loss)

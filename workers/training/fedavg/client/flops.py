@@ -85,7 +85,11 @@ def forward_flops(network: Network) -> int:
 @lru_cache(maxsize=64)
 def training_flops(network: Network, loss: Loss = "cross-entropy") -> int:
     """Return the operations of the gradient of one input: forward and backward."""
-    module = without_values(network)
+    return gradient_flops(network, without_values(network), loss)
+
+
+def gradient_flops(network: Network, module: nn.Module, loss: Loss) -> int:
+    """Return the operations of one input forward, and backward to the module's free weights."""
     inputs, targets = one_row(network, module)
     counted = CountedOperations()
     with counted:

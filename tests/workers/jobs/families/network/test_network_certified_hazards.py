@@ -50,9 +50,9 @@ def one_ulp(patch: Patch) -> None:
     honest = network_training.encoded
 
     def encoded(config: Any, weights: Any, state: Any) -> Any:
-        return honest(config, nudged(weights), state)
+        return honest(config, weights if state.exact else nudged(weights), state)
 
-    patch.setattr("workers.families.network.update.encoded", encoded)
+    patch.setattr("workers.families.network.training.encoded", encoded)
 
 
 def nudged(weights: Any) -> Any:
@@ -62,10 +62,10 @@ def nudged(weights: Any) -> Any:
 
 
 def a_release_logged_as_a_training(patch: Patch) -> None:
-    def state(start: str, data: str, rounds: int, exact: bool) -> TrainingState:
-        return TrainingState(start, data, rounds)
+    def state(*fields: Any, exact: bool = True) -> TrainingState:
+        return TrainingState(*fields)
 
-    patch.setattr("workers.families.network.update.TrainingState", state)
+    patch.setattr("workers.families.network.training.TrainingState", state)
 
 
 def a_budget_that_never_ends(patch: Patch) -> None:

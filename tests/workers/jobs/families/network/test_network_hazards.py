@@ -35,9 +35,9 @@ from workers.families.network.data.rows import (
     holdings,
     row_digests,
     rows_digest,
-    salts,
 )
 from workers.lineage import versions
+from workers.lineage.versions import salts_of
 from workers.methods.network.base import Hooks, Unlearned, UnlearningCase
 from workers.methods.network.retrain import retraining
 from workers.training.fedavg.base import Work
@@ -168,7 +168,7 @@ def trained_on_what_was_kept(patch: Patch) -> None:
         gone = set(GONE)
         with services.reading() as session:
             held = assemble(services, session, lease.model_id)
-            salted = salts(session, lease.model_id)
+            salted = salts_of(session, lease.model_id)
         kept = [
             replace(one, block=rest)
             for one in held
@@ -231,7 +231,7 @@ def test_a_version_whose_row_is_not_as_logged_is_no_witness(
     def prepare(job: Any, session: Any, case: Any, seed: bytes) -> Any:
         model_id = job.lease.model_id
         stored = holdings(assemble(job.services, session, model_id), network_config(case.model))
-        digests = row_digests(stored, salts(session, model_id)).values()
+        digests = row_digests(stored, salts_of(session, model_id)).values()
         gone = [bytes.fromhex(digest) for digest in case.plan.rows_gone]
         case.before.statistics_digest = rows_digest([*digests, *gone])
         return honest(job, session, case, seed)
@@ -409,7 +409,7 @@ def test_a_worker_without_torch_leaves_networks_to_others(
     installation: Installation, monkeypatch: Patch
 ) -> None:
     networks.register(installation)
-    monkeypatch.setattr("workers.families.network.family.find_spec", lambda _: None)
+    monkeypatch.setattr("workers.families.base.find_spec", lambda _: None)
     request_id = networks.erase(installation, networks.some("r0"), method="retrain")
     assert networks.request(installation, request_id).state == "executing"
     monkeypatch.undo()
