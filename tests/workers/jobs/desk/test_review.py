@@ -123,10 +123,20 @@ def test_a_policy_changed_in_the_table_has_nothing_executed(reviewed: Installati
     accepted = reviewed.caller.erase_records("r1").json()
     reviewed.drain()
     assert "executed" not in events(reviewed, accepted["id"])
+    # Put back by hand: the log still has the model as out of service.
     write(reviewed, "UPDATE models SET decide = 'review', state = 'ready', failure = NULL", {})
     write(reviewed, "UPDATE erasure_requests SET state = 'received'", {})
     write(reviewed, "UPDATE jobs SET stage = 'execute' WHERE kind = 'erase'", {})
     reviewed.recover()
+    reviewed.drain()
+    assert "executed" not in events(reviewed, accepted["id"])
+    assert state(reviewed, accepted["id"])["state"] == "needs-decision"
+    retried = reviewed.caller.operator(
+        "POST",
+        f"/v1/requests/{accepted['id']}/decision",
+        json={"decision": "retry", "why": "the row is restored"},
+    )
+    assert retried.status_code == 200
     reviewed.drain()
     assert "executed" not in events(reviewed, accepted["id"])
     assert state(reviewed, accepted["id"])["state"] == "awaiting-review"
