@@ -14,6 +14,10 @@ ORDER = (
     "received", "certified", "refused", "withdrawn", "failed", "extended", "paused", "open",
 )  # fmt: skip
 
+# Characters of a line of the checkpoint. An ML-DSA-44 signature has 3,300 without a space, and
+# WeasyPrint takes minutes to break them; whoever verifies reads report.json, which is attached.
+WIDEST = 200
+
 
 def period_html(report: Any, texts: Texts) -> str:
     """Return the page of a report from `lethe.report.period.build`."""
@@ -61,7 +65,11 @@ def _log_part(log: Any, texts: Texts) -> Content:
         "start": tree("start"),
         "end": tree("end"),
         "consistency": bullets(log["consistency"]["period"] or ["–"]),
-        "head": [element("div", line) for line in log["checkpoint"].split("\n") if line],
+        "head": [
+            element("div", line if len(line) <= WIDEST else f"{line[:WIDEST]}…")
+            for line in log["checkpoint"].split("\n")
+            if line
+        ],
     }
     return [
         element("h2", texts.of("period", "log")),

@@ -18,7 +18,7 @@ from lethe.errors import LetheError
 from lethe.log.entries import event_leaf, parse_leaf
 from lethe.log.ranges import prove_range
 from lethe.report.period import ENDS, as_csv, build, check, count, log_part
-from lethe.report.period_page import period_html, period_pdf
+from lethe.report.period_page import WIDEST, period_html, period_pdf
 from lethe.words.texts import LANGUAGES, Language, texts
 from tests.fuzz import fuzz
 from tests.lethe.certificates.build import LocalLog, Office, log_signer
@@ -215,6 +215,15 @@ def test_the_page_has_every_figure_and_no_request(language: Language) -> None:
     for number in range(1, 6):
         assert ref(number) not in page
         assert ref(number) not in REPORT.decode()
+
+
+def test_no_page_has_a_word_that_a_pdf_takes_minutes_to_break() -> None:
+    """The line of an ML-DSA-44 key has 3,300 characters."""
+    report = canonical.decode(REPORT)
+    report["log"]["checkpoint"] += f"— {LOG.verifier.name} {'A' * 3300}\n"
+    for language in LANGUAGES:
+        words = period_html(report, texts(language)).split()
+        assert max(map(len, words)) < 2 * WIDEST, language
 
 
 def test_the_table_has_every_figure() -> None:
