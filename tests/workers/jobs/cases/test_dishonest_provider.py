@@ -103,7 +103,9 @@ def rows_kept_in_storage(patch: Patch) -> None:
 
 
 def old_versions_not_shredded(patch: Patch) -> None:
-    def pretend(services: Any, session: Session, artifact_id: str) -> ShreddedArtifact:
+    def pretend(
+        services: Any, session: Session, artifact_id: str, *kinds: str
+    ) -> ShreddedArtifact:
         return ShreddedArtifact(artifact_id, "0" * 64)
 
     patch.setattr(versions, "shred", pretend)
