@@ -32,6 +32,8 @@ STARTS = {
         "import lethe.errors\nfrom lethe import AsyncClient, Client, verify",
         NUMERICS | BROKER | WEB | {"opentelemetry"},
     ),
+    # `make demo` installs neither: it ends before it begins where one is loaded.
+    "demo": ("import workers.cli.demo, workers.demo.run", {"pyarrow", "torch", "numba"}),
     "verify": (
         "import lethe.certificates.verify\n"
         "from lethe.cli.main import lethe\n"

@@ -4,7 +4,7 @@ import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,8 +12,10 @@ from numpy.typing import NDArray
 from lethe import canonical
 from workers.data.federation import Federation, counted
 from workers.data.identities import Column, rows_to_send, sent_of_held_out, to_send
-from workers.data.tables.labelled import LabelledTable
 from workers.errors import DatasetError, RefusedError
+
+if TYPE_CHECKING:
+    from workers.data.tables.labelled import LabelledTable  # needs pyarrow: the extra [tables]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -91,7 +93,7 @@ def read_recipe(path: Path) -> dict[str, Any]:
 
 
 def rows_of_table(
-    table: LabelledTable,
+    table: "LabelledTable",
     features: NDArray[np.floating[Any]] | None = None,
     categories: Mapping[str, Sequence[str]] | None = None,
 ) -> RecipeRows:
