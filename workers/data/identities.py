@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lethe.identity import COLUMN, HELD_OUT, WIDTH, IdentityError, check_kind, digests, pack
-from workers.arrays import UNREADABLE
+from workers.arrays import UNREADABLE, load_numpy
 from workers.errors import DatasetError
 
 # One value for each row, "" for none: (n,) strings; or already hashed: (n, WIDTH) bytes.
@@ -136,7 +136,7 @@ def hashed_npz(path: Path) -> bytes:
         OSError: The file cannot be read.
     """
     try:
-        with np.load(path, allow_pickle=False) as archive:
+        with load_numpy(path) as archive:
             if not names(archive.files):
                 return path.read_bytes()
             arrays = {name: archive[name] for name in archive.files}

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lethe.identity import COLUMN
-from workers.arrays import UNREADABLE
+from workers.arrays import UNREADABLE, load_numpy
 from workers.data import identities
 from workers.data.identities import Column, hashed
 from workers.data.images import LabelledImages, numbered
@@ -32,7 +32,7 @@ def load_image_npz(path: Path) -> LabelledImages:
     """
     try:
         with path.open("rb") as file:
-            archive = np.load(file, allow_pickle=False)
+            archive = load_numpy(file)
             if not isinstance(archive, np.lib.npyio.NpzFile):
                 raise DatasetError("the file is one array: save it with numpy.savez")
             columns = [name for name in archive.files if _is_of_people(name)]

@@ -12,7 +12,7 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from workers.arrays import UNREADABLE, Labels
+from workers.arrays import UNREADABLE, Labels, load_numpy
 from workers.data import identities
 from workers.data.federation import HELD_OUT, HELD_OUT_SEED, Federation, hold_out, record_ids
 from workers.errors import DatasetError
@@ -38,7 +38,7 @@ def load_npz(
     """
     try:
         with path.open("rb") as file:
-            archive = np.load(file, allow_pickle=False)
+            archive = load_numpy(file)
             if not isinstance(archive, np.lib.npyio.NpzFile):
                 raise DatasetError("the file is one array: save it with numpy.savez")
             wanted = (*REQUIRED, *OPTIONAL, *identities.names(archive.files))
@@ -74,13 +74,13 @@ def load_npz(
 
 def names_held_out(path: Path) -> bool:
     """Return whether a readable file itself marks held-out rows."""
-    with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
+    with path.open("rb") as file, load_numpy(file) as archive:
         return "is_test" in archive.files
 
 
 def unused(path: Path) -> tuple[str, ...]:
     """Return the names of a readable file's unused arrays, such as misspelt ones."""
-    with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
+    with path.open("rb") as file, load_numpy(file) as archive:
         known = {*REQUIRED, *OPTIONAL, "extractor", *identities.names(archive.files)}
         return tuple(sorted(set(archive.files) - known))
 

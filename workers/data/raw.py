@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lethe.identity import COLUMN
-from workers.arrays import UNREADABLE
+from workers.arrays import UNREADABLE, load_numpy
 from workers.data import identities
 from workers.data.extractors.base import Kind
 from workers.data.extractors.described import Described, parse_description
@@ -50,7 +50,7 @@ def load_raw(path: Path) -> Raw:
     Raises DatasetError, naming the array at fault, or that the file is no .npz.
     """
     try:
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
+        with path.open("rb") as file, load_numpy(file) as archive:
             wanted = (*KINDS, *BESIDE, *identities.names(archive.files))
             found = {name: archive[name] for name in wanted if name in archive.files}
         if any(not isinstance(array, np.ndarray) for array in found.values()):
@@ -104,7 +104,7 @@ def load_extractor(path: Path) -> Described | None:
     Raises DatasetError if the file is no .npz, ExtractorError if the name is malformed.
     """
     try:
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
+        with path.open("rb") as file, load_numpy(file) as archive:
             text = archive["extractor"] if "extractor" in archive.files else None
     except UNREADABLE:
         raise DatasetError("the file is not a readable .npz: save it again") from None

@@ -1,7 +1,5 @@
 """Read an .npz, a table or a folder of masks, and pack it as a network's registration."""
 
-import zipfile
-import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -11,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lethe.identity import HELD_OUT
+from workers.arrays import UNREADABLE, load_numpy
 from workers.data import identities
 from workers.data.image_npz import load_image_npz
 from workers.data.images import numbered
@@ -36,7 +35,6 @@ if TYPE_CHECKING:
 Format = Literal["npz", "masks", "table"]
 FORMATS: tuple[Format, ...] = get_args(Format)
 KNOWN = ("inputs", "labels", "clients", "records", "subjects", "label_names", "is_test")
-_UNREADABLE = (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile, zlib.error)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,10 +91,10 @@ def prepare_rows(source: Source, *, ref: str, options: NetworkOptions) -> Networ
     arrays further.
     """
     try:
-        with np.load(source.path, allow_pickle=False) as archive:
+        with load_numpy(source.path) as archive:
             wanted = {*KNOWN, *identities.names(archive.files)}
             arrays = {name: archive[name] for name in archive.files if name in wanted}
-    except _UNREADABLE:
+    except UNREADABLE:
         raise DatasetError("the file is not a readable .npz: save it again") from None
     names = arrays.pop("label_names", None)
     people = {name: arrays.pop(name) for name in identities.names(arrays)}
@@ -229,7 +227,7 @@ def _names(path: Path) -> list[str]:
     """Return the names of the arrays in an .npz."""
     try:
         with path.open("rb") as file:
-            found = np.load(file, allow_pickle=False)
+            found = load_numpy(file)
             return list(found.files) if isinstance(found, np.lib.npyio.NpzFile) else []
-    except _UNREADABLE:
+    except UNREADABLE:
         raise DatasetError("the data are not a readable .npz: save it again") from None

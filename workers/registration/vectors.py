@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from workers.arrays import UNREADABLE, load_numpy
 from workers.data.federation import Federation
 from workers.data.tables.labelled import LabelledTable
 from workers.errors import DatasetError, RefusedError
@@ -105,8 +106,8 @@ def _centroids(folder: Path, name: Any) -> Vectors:
 
         return centroids_of(path)
     try:
-        found = np.load(path, allow_pickle=False)
-    except (OSError, ValueError, EOFError):
+        found = load_numpy(path)
+    except UNREADABLE:
         raise RefusedError(f"{path.name}: not a readable .npy file") from None
     if not isinstance(found, np.ndarray) or found.ndim != 2 or found.dtype.kind != "f":
         raise RefusedError(f"{path.name}: must be a matrix of floats, a centroid a row")

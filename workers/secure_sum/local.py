@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lethe.identity import COLUMN
-from workers.arrays import UNREADABLE, Rows
+from workers.arrays import UNREADABLE, Rows, load_numpy
 from workers.data import identities
 from workers.data.extractors import registry
 from workers.data.extractors.base import Extractor
@@ -145,7 +145,7 @@ def pack_rows(rows: LocalRows, classes: Sequence[str]) -> bytes:
 def parse_rows(data: bytes, *, people: bool = False) -> LocalRows:
     """Return the rows of an .npz, as `load_rows` reads them. Raises RefusedError."""
     try:
-        with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
+        with load_numpy(io.BytesIO(data)) as arrays:
             missing = [name for name in NEEDED if name not in arrays]
             if missing:
                 raise RefusedError(f"the .npz lacks: {', '.join(missing)}")

@@ -147,6 +147,18 @@ def test_what_headers_give_away_is_refused_before_anything_is_unpacked(
         parse(data)
 
 
+def test_a_header_that_numpy_would_parse_for_seconds_is_never_parsed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    spaces = (
+        b"{'descr': '<f4'< 'fortran_order': False, 'shape': (4, 6), }".ljust(9_000) + b"$\n"
+    )
+    monkeypatch.setattr(npz.npy, "read_array_header_1_0", lambda *_: pytest.fail("parsed"))
+    for length in (npz.MAX_HEADER + 1, len(spaces)):
+        with pytest.raises(UploadError, match="header is too long"):
+            upload(headed(spaces[-length:]))
+
+
 @pytest.mark.parametrize(
     ("parse", "arrays", "max_bytes"),
     [

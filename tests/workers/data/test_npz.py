@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+import app.uploads.npz
+from workers.arrays import MAX_HEADER
 from workers.data.extractors.identity import Identity
 from workers.data.npz import load_npz
 from workers.errors import DatasetError
@@ -26,6 +28,22 @@ def saved(folder: Path, **changes: Any) -> Path:
     path = folder / "data.npz"
     np.savez(path, **arrays)
     return path
+
+
+def test_a_header_that_numpy_would_parse_for_seconds_is_not_parsed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert MAX_HEADER == app.uploads.npz.MAX_HEADER
+    path = saved(tmp_path)
+    header = b"{'descr': '<i4'< 'fortran_order': False, 'shape': (8,), }"
+    header = header.ljust(MAX_HEADER - 1) + b"$\n"
+    with zipfile.ZipFile(path, "a") as archive:
+        size = len(header).to_bytes(2, "little")
+        archive.writestr("subjects.npy", b"\x93NUMPY\x01\x00" + size + header + bytes(32))
+    filtering = "numpy.lib._format_impl._filter_header"
+    monkeypatch.setattr(filtering, lambda _: pytest.fail("numpy parses it"))
+    with pytest.raises(DatasetError, match="subjects: unreadable"):
+        load_npz(path)
 
 
 def test_a_file_with_the_three_arrays(tmp_path: Path) -> None:

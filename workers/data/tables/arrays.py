@@ -14,7 +14,7 @@ import pyarrow as pa
 from numpy.lib import format as npy
 from numpy.typing import NDArray
 
-from workers.arrays import UNREADABLE
+from workers.arrays import MAX_HEADER, UNREADABLE, load_numpy
 from workers.data.tables.memory import too_large
 from workers.errors import DatasetError
 
@@ -40,7 +40,7 @@ def read_arrays(
     """
     try:
         with path.open("rb") as file:
-            archive = np.load(file, allow_pickle=False)
+            archive = load_numpy(file)
             if not isinstance(archive, np.lib.npyio.NpzFile):
                 raise DatasetError("the file is one array: save it with numpy.savez")
             return _read(archive, choose, most, progress)
@@ -88,7 +88,7 @@ def _header(archive: "np.lib.npyio.NpzFile[Any]", name: str) -> _Header:
     with archive.zip.open(f"{name}.npy") as file:
         short = npy.read_magic(file) == SHORT
         read = npy.read_array_header_1_0 if short else npy.read_array_header_2_0
-        shape, _, dtype = read(file)
+        shape, _, dtype = read(file, max_header_size=MAX_HEADER)
     return shape, dtype
 
 
