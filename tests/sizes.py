@@ -280,14 +280,19 @@ ALWAYS = (
 )
 QUICK_FILES = frozenset((*(name.partition("::")[0] for name in QUICK), *ALWAYS))
 
-# Of a witnessed file the verifier in JavaScript flips every bit of the witness's line, and of the
-# rest a sample: a file without a witness has that rest, and each of its bits flipped.
-REPEATS = tuple(
-    f"tests/lethe/web/test_tampering.py::{name}[every]"
-    for name in (
-        "test_every_single_bit_of_a_witnessed_file_is_noticed",
-        "test_bits_go_unnoticed_only_in_lines_of_keys_that_were_not_given",
-    )
+# Of a witnessed file both verifiers flip every bit of the witness's line, and of the rest a sample:
+# a file without a witness has that rest, and each of its bits is flipped for both at once.
+REPEATS = (
+    "tests/lethe/certificates/test_tampering.py::test_every_single_bit_of_the_file_is_noticed[every]",
+    "tests/lethe/web/test_tampering.py::test_every_single_bit_of_the_file_is_noticed[sampled]",
+    *(
+        f"tests/lethe/{room}/test_tampering.py::{name}[every]"
+        for room in ("certificates", "web")
+        for name in (
+            "test_every_single_bit_of_a_witnessed_file_is_noticed",
+            "test_bits_go_unnoticed_only_in_lines_of_keys_that_were_not_given",
+        )
+    ),
 )
 
 # Here a difference between databases is the point: locks, leases, triggers, grants. `make coverage`
