@@ -213,9 +213,7 @@ def _database(services: Services) -> list[Family]:
         # An attempt counts once a worker takes it. A request executed together with another
         # was never taken by itself.
         begun = case((col(Job.stage) != "execute", 1), (col(Job.lease_token) > 0, 1), else_=0)
-        attempts = columns(func.sum(col(Job.attempt) - 1 + begun)).where(
-            col(Job.kind) == "erase"
-        )
+        attempts = columns(func.sum(col(Job.step) - 1 + begun)).where(col(Job.kind) == "erase")
         leases = columns(func.count()).where(
             col(Job.lease_until) > now, col(Job.done_at).is_(None)
         )

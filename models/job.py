@@ -37,9 +37,9 @@ class Job(SQLModel, table=True):
     tries: int = 0  # of the current stage
     # Tries of the current stage whose worker never returned, including the running one.
     deaths: int = 0
-    # The step, and not the number of the attempt that people see: 1 is the requested method,
-    # n + 1 the nth step of the policy's ladder, and the last one retrains. Some are skipped.
-    attempt: int = 1
+    # 1 is the requested method, n + 1 the nth step of the policy's ladder, and the last one
+    # retrains. Some are skipped, so that it is not the number of an attempt, which people see.
+    step: int = 1
     error: str | None = Field(default=None, max_length=200)  # kind and stage of the last error
     # The sealed output of execution: removal proofs and the list of purged items.
     draft_id: str | None = Field(default=None, foreign_key="artifacts.id", max_length=36)

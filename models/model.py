@@ -38,14 +38,15 @@ class ModelVersion(SQLModel, table=True):
     __table_args__ = (
         UniqueConstraint("model_id", "number"),
         # A job creates one version per step, however often it runs.
-        UniqueConstraint("job_id", "attempt"),
+        # SQLite renames no constraint without copying the table, to which judgements refer.
+        UniqueConstraint("job_id", "step", name="uq_model_versions_job_id_attempt"),
     )
 
     id: int | None = Field(default=None, primary_key=True)
     model_id: int = Field(foreign_key="models.id", index=True)
     number: int
     job_id: str = Field(max_length=36)
-    attempt: int = 1  # the step of the job: `Job.attempt`
+    step: int = 1  # of the job: `Job.step`
     head_id: str = Field(foreign_key="artifacts.id", max_length=36)
     state_id: str = Field(foreign_key="artifacts.id", max_length=36)
     head_digest: str = Field(max_length=64)

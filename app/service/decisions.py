@@ -57,7 +57,7 @@ def decide(services: Services, request_id: str, wanted: Decision, operator: str)
         if _is_untouched(job):
             request.state = "executing"
         else:
-            job.attempt = max(job.attempt, last_step(model.config)) + 1
+            job.step = max(job.step, last_step(model.config)) + 1
         job.stage, job.tries, job.deaths, job.lease_until = "execute", 0, 0, None
         session.flush()
         return job.id, job.stage
@@ -104,7 +104,7 @@ def _set_aside(services: Services, tx: Transaction, request: ErasureRequest, job
         # Otherwise the requests behind it could not be decided.
         _return_to_service(tx, model)
     unjudged = not untouched and job.stage != "certify"
-    unjudged = unjudged and (job.stage != "execute" or job.attempt > 1)
+    unjudged = unjudged and (job.stage != "execute" or job.step > 1)
     if unjudged and model.state != "quarantined":
         model.state, model.failure = "quarantined", reason
         record_model_event(tx, model.ref, "model.quarantined", {})
@@ -115,7 +115,7 @@ def _set_aside(services: Services, tx: Transaction, request: ErasureRequest, job
 
 def _is_untouched(job: Job) -> bool:
     """Return whether a request waits for a decision and was never executed."""
-    return job.stage == PARKED and job.attempt == 1 and job.draft_id is None
+    return job.stage == PARKED and job.step == 1 and job.draft_id is None
 
 
 def _return_to_service(tx: Transaction, model: Model) -> None:
@@ -140,8 +140,8 @@ def _try_again(
     if job.stage == "verify" and data_of(model.config).rebuildable:
         _forget_stage(services, session, job)
         request.state, job.stage = "escalated", "execute"
-        job.attempt = max(job.attempt, last_step(model.config)) + 1
-    elif job.stage == "execute" and job.attempt == 1:
+        job.step = max(job.step, last_step(model.config)) + 1
+    elif job.stage == "execute" and job.step == 1:
         request.state = "executing" if job.lease_token else "received"
     else:
         request.state = "escalated" if job.stage == "execute" else "verifying"

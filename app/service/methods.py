@@ -71,10 +71,10 @@ def attempt_view(
     if job.done_at is None:
         last, escalated = last_step(model.config), number > 1
         # Once a retraining has replaced a method, no other method follows.
-        approximate = [] if method == refit else _ladder(model.config)[job.attempt - 1 :]
+        approximate = [] if method == refit else _ladder(model.config)[job.step - 1 :]
         ahead = [spelled(step) for step in approximate]
         # A first retraining is repeated once, without access to the erased data.
-        ahead += [refit] if job.attempt < last and not (method == refit and escalated) else []
+        ahead += [refit] if job.step < last and not (method == refit and escalated) else []
         ahead.append(DECISION)
     return AttemptView(number=number, method=method, ahead=ahead)
 

@@ -54,7 +54,7 @@ def head_of_queue(
     now = now or clock(session)
     begun = or_(
         col(Job.stage) != "execute",
-        col(Job.attempt) > 1,
+        col(Job.step) > 1,
         and_(col(Job.lease_until).is_not(None), col(Job.lease_until) > now),
     )
     query = _open(model_id).order_by(case((begun, 0), else_=1), col(Job.seq)).limit(1)
@@ -118,7 +118,7 @@ def _run(session: Session, head: Job) -> tuple[list[tuple[Job, ErasureRequest]],
 
 
 def _waits(job: Job) -> bool:
-    return job.kind == "erase" and job.stage == "execute" and job.attempt == 1
+    return job.kind == "erase" and job.stage == "execute" and job.step == 1
 
 
 def progress_of(job: Job) -> ProgressView | None:

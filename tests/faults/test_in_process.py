@@ -168,5 +168,5 @@ def test_a_worker_that_dies_during_the_refit_of_a_batch_is_replaced(
         assert {r.state for r in session.exec(select(ErasureRequest))} == {"certified"}
         assert len(session.exec(select(Certificate)).all()) == 3
         versions = session.exec(select(ModelVersion).order_by(col(ModelVersion.number)))
-        assert [version.attempt for version in versions] == [1, 1, 2]
+        assert [version.step for version in versions] == [1, 1, 2]
     batching.check()

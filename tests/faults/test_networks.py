@@ -111,7 +111,7 @@ def test_a_worker_that_dies_during_an_escalation_is_replaced_on_the_same_attempt
         dies_and_recovers(made, step)
         made.check()
         assert networks.request(made, request_id).state == "certified"
-        assert [version.attempt for version in networks.versions(made)] == [1, 1, 2, 3]
+        assert [version.step for version in networks.versions(made)] == [1, 1, 2, 3]
         assert networks.published(made) == networks.retrained(rows, gone)
         escalation = escalation_line(
             networks.statement(made, request_id).predicate.method.parameters

@@ -35,7 +35,11 @@ REVISIONS = sorted(
 )
 
 
-RENAMED = {("callbacks", "told"): "delivered_state"}  # since revision 0013
+RENAMED = {
+    ("callbacks", "told"): "delivered_state",  # since revision 0013
+    ("jobs", "attempt"): "step",  # since revision 0014
+    ("model_versions", "attempt"): "step",
+}
 
 Columns = dict[str, list[str]]
 Rows = dict[str, list[tuple[Any, ...]]]

@@ -114,7 +114,7 @@ def load(
     return ExecutedJob(
         job_id=job.id,
         token=job.lease_token,
-        step=job.attempt,
+        step=job.step,
         request=request,
         plan=plan,
         model=model,

@@ -133,4 +133,4 @@ def _await_decision(tx: Transaction, lease: Lease, reason: str, step: int) -> No
     request = tx.session.get_one(ErasureRequest, lease.request_id)
     request.state, request.reason = AWAITING, reason
     record_request_event(tx, request, "request.needs-decision", {"reason": reason})
-    advance(tx, lease, PARKED, attempt=step)
+    advance(tx, lease, PARKED, step=step)

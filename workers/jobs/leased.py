@@ -199,7 +199,7 @@ def _acquire(services: Services, tx: Transaction, job_id: str, stage: str) -> Le
         job_id=job.id,
         token=job.lease_token,
         stage=stage,
-        step=job.attempt,
+        step=job.step,
         kind=job.kind,
         model_id=job.model_id,
         request_id=job.request_id,
@@ -212,7 +212,7 @@ def _acquire(services: Services, tx: Transaction, job_id: str, stage: str) -> Le
 def _most_deaths(services: Services, session: Session, job: Job) -> int:
     """Return how many worker deaths a stage is allowed; a step beyond that falls back."""
     most = services.settings.max_tries
-    gives_way = 1 < job.attempt < last_step(session.get_one(Model, job.model_id).config)
+    gives_way = 1 < job.step < last_step(session.get_one(Model, job.model_id).config)
     return 2 * most if gives_way and job.stage == "execute" else most
 
 

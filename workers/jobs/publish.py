@@ -273,7 +273,7 @@ def replace_refuted(
     for one, stored in zip(refuted, drafts, strict=True):
         assert one.row.draft_id is not None
         services.artifacts.shred(session, one.row.draft_id, DRAFT)
-        one.row.draft_id, one.row.attempt = stored.id, job.lease.step
+        one.row.draft_id, one.row.step = stored.id, job.lease.step
         session.get_one(ErasureRequest, one.row.request_id).state = "verifying"
     return drafts
 

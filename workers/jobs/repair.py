@@ -151,4 +151,4 @@ def escalate(
     )
     record_request_event(tx, request, "request.escalated", payload)
     session.flush()
-    advance(tx, lease, "execute", attempt=following.step)
+    advance(tx, lease, "execute", step=following.step)

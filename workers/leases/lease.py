@@ -38,7 +38,7 @@ class LeaseLostError(Exception):
 class Lease:
     """A held job. `token` is the fencing token that every commit must still match.
 
-    step: of the policy's ladder, as in `Job.attempt`. begun: when it was taken, by its worker's
+    step: of the policy's ladder, as in `Job.step`. begun: when it was taken, by its worker's
     monotonic clock. turn: None if the lease is released after this stage in any case.
     """
 

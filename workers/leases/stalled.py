@@ -48,7 +48,7 @@ def _due(
         .where(
             Job.model_id == stuck.model_id,
             col(Job.done_at).is_(None),
-            or_(Job.id == stuck.id, (col(Job.stage) == "execute") & (col(Job.attempt) == 1)),
+            or_(Job.id == stuck.id, (col(Job.stage) == "execute") & (col(Job.step) == 1)),
             ErasureRequest.state != AWAITING,
             or_(soon, Job.id == stuck.id) if at_once else soon,
         )

@@ -164,7 +164,7 @@ def append(
         model_id=model.id,
         number=number,
         job_id=lease.job_id,
-        attempt=lease.step,
+        step=lease.step,
         head_id=head.id,
         state_id=state.id,
         head_digest=encoded.head_digest,

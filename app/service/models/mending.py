@@ -40,7 +40,7 @@ def mend(services: Services, ref: str) -> ModelView:
                 kind=MEND,
                 call_id=logs.call_id(),
                 stage="execute",
-                attempt=last_step(model.config),  # which builds any model from its rows
+                step=last_step(model.config),  # which builds any model from its rows
                 created_at=tx.now,
             )
             session.add(job)
@@ -77,7 +77,7 @@ def _require_mendable(session: Session, model: Model) -> None:
         .where(
             (col(ErasureRequest.state) == "needs-decision")
             | (col(Job.stage).in_(("verify", "certify")))
-            | (col(Job.attempt) > 1)
+            | (col(Job.step) > 1)
         )
     )
     if (request := session.exec(begun.limit(1)).first()) is not None:

@@ -37,7 +37,7 @@ def view(
             told.append(("executed", {"method": one}))
         else:
             told.append(("escalated", {"attempt": one[0], "method": one[1]}))
-    job = {"attempt": step, "stage": stage, "done_at": utcnow() if done else None}
+    job = {"step": step, "stage": stage, "done_at": utcnow() if done else None}
     found = attempt_view(
         row(Model, config=config),
         row(ErasureRequest, method=method),

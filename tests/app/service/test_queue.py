@@ -84,9 +84,9 @@ def test_a_job_that_returns_from_parking_waits_for_what_was_begun(ready: Install
     assert head(ready) == begun.id
     execute.run(ready.services, parked.id)
     assert (state(ready, first), state(ready, second)) == ("received", "verifying")
-    change(ready, begun, stage="execute", attempt=2)
+    change(ready, begun, stage="execute", step=2)
     assert head(ready) == begun.id
-    change(ready, begun, stage="execute", attempt=1)
+    change(ready, begun, stage="execute", step=1)
     assert head(ready) == parked.id
     change(ready, begun, lease_until=utcnow() + timedelta(minutes=1))
     assert head(ready) == begun.id

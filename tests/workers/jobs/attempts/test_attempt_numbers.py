@@ -111,7 +111,7 @@ def test_an_attempt_has_one_number_everywhere(
         ("attempt 3", "retrain"),
     ]
     # Inside, a job counts the steps of the ladder, and may skip some.
-    assert networks.jobs(installation)[-1].attempt == 4
+    assert networks.jobs(installation)[-1].step == 4
     installation.check()
 
 

@@ -70,7 +70,7 @@ def test_three_attempts_are_escalated_and_told_and_the_last_is_the_retraining(
         **{"number": 4, "method": "retrain", "ahead": []}
     }
     versions = networks.versions(installation)
-    assert [version.attempt for version in versions] == [1, 1, 2, 3, 4]
+    assert [version.step for version in versions] == [1, 1, 2, 3, 4]
     # HF-KCU started from the model before: run on the arrays, it gives the same file.
     assert versions[3].head_digest == digest(networks.forgotten(ROWS, first, "hf-kcu", "c1"))
     assert networks.published(installation) == networks.retrained(ROWS, GONE)
@@ -151,7 +151,7 @@ def test_the_rows_that_go_are_asked_though_no_silo_holds_them_any_more(
         weaker = small_network.manifest()["settings"]["puf-special"]
         stronger = make("puf-special", {**weaker, "guard": {"rise": 2}})
         case = networks.case_of(ROWS, first, "c1")
-        assert networks.versions(made)[-1].attempt == 2
+        assert networks.versions(made)[-1].step == 2
         assert networks.published(made) == networks.encode(case, stronger.run(case))
 
 
@@ -166,7 +166,7 @@ def test_those_executed_together_escalate_together(
         ids = [networks.submit(made, networks.some(r)) for r in ("r0", "r2", "r3")]
         made.drain()
         assert [networks.request(made, one).state for one in ids] == ["certified"] * 3
-        assert [version.attempt for version in networks.versions(made)] == [1, 1, 2, 3]
+        assert [version.step for version in networks.versions(made)] == [1, 1, 2, 3]
         methods = [networks.statement(made, one).predicate.method for one in ids]
         assert [method.id for method in methods] == ["hf-kcu", "retrain", "retrain"]
         lines = [escalation_line(method.parameters).split(" | ") for method in methods]

@@ -58,7 +58,7 @@ def test_a_refuted_request_is_not_executed_as_if_it_had_just_begun(
     networks.register(installation, policy=policy(HF_KCU))
     plant(monkeypatch, "yeom:auc")
     request = networks.submit(installation, networks.whole("c1"))
-    with rewound(installation, "verify.recorded", "attempt = 1"):
+    with rewound(installation, "verify.recorded", "step = 1"):
         installation.drain()
     assert (state(installation, request), model(installation).state) == (
         "needs-decision",
@@ -74,7 +74,7 @@ def test_a_refuted_request_is_not_executed_as_if_it_had_just_begun(
 
 def test_an_executed_request_is_not_refused_for_want_of_its_rows(ready: Installation) -> None:
     request = str(ready.caller.erase_records("r1", "r6").json()["id"])
-    back = "stage = 'execute', attempt = 1, lease_until = NULL"
+    back = "stage = 'execute', step = 1, lease_until = NULL"
     with rewound(ready, "execute.applied", back):
         ready.drain()
         ready.recover()
@@ -89,7 +89,7 @@ def test_what_was_refuted_is_not_judged_again(
     networks.register(installation, policy=policy(HF_KCU))
     planted = plant(monkeypatch, "yeom:auc")
     request = networks.submit(installation, networks.some("r0", "r1"))
-    with rewound(installation, "verify.recorded", "stage = 'verify', attempt = 1"):
+    with rewound(installation, "verify.recorded", "stage = 'verify', step = 1"):
         installation.drain()
     assert len(planted.seen) == 1
     assert (state(installation, request), model(installation).state) == (
@@ -125,7 +125,7 @@ def test_giving_up_what_was_refuted_quarantines_whatever_the_job_says(
         ready.drain()
     with Session(ready.services.engine) as session:
         job = job_of(session, request)
-        job.stage, job.attempt = stage, 1
+        job.stage, job.step = stage, 1
         session.exec(select(Model)).one().state = "ready"
         session.commit()
     assert decide(ready, request, "abandon") == 200

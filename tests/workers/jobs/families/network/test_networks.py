@@ -58,7 +58,7 @@ def test_what_no_test_has_the_power_to_show_escalates_to_retraining(
     gone = set(rows["records"][rows["clients"] == "c1"].tolist())
     assert networks.published(installation) == networks.retrained(rows, gone)
     # The version of the method itself was published, judged and withdrawn.
-    assert [v.attempt for v in networks.versions(installation)] == [1, 1, 2]
+    assert [v.step for v in networks.versions(installation)] == [1, 1, 2]
     installation.check()
 
 
@@ -283,7 +283,7 @@ def test_requests_that_wait_for_one_another_are_forgotten_in_one_step(
         made.drain()
         assert [networks.request(made, one).state for one in ids] == ["certified"] * 3
         # Registration, one update for all, one retraining for all.
-        assert [version.attempt for version in networks.versions(made)] == [1, 1, 2]
+        assert [version.step for version in networks.versions(made)] == [1, 1, 2]
         counts = [networks.statement(made, one).predicate.scope.records for one in ids]
         assert counts == [30, 1, 2]
         rows = small_network.rows()
