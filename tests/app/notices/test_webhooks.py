@@ -287,7 +287,7 @@ def test_a_change_that_was_killed_before_its_list_cannot_be_undone_once_it_was_s
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(KeyRows, "_append", killed)
+        patched.setattr(KeyRows, "ban", killed)
         with pytest.raises(KeyboardInterrupt):
             endpoints.disable(ready.services, made["id"])
     if reader == "list":
