@@ -1032,6 +1032,7 @@ _EVENTS = (
     _model("contribution.learned", "the model learned them", "upload", "addBack"),
     _model("contribution.failed", "the model could not learn them"),
     _model("round.opened", "a masked round was opened", "plan"),
+    _model("round.received", "a member's masked input arrived", "message"),
     _model("round.summed", "the model learned the members' sum"),
     _model("round.failed", "the round failed"),
     _model("audit.started", "a method audit started", *_AUDIT, "method"),

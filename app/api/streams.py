@@ -1,6 +1,7 @@
 """Server-sent events: of a request for the holder of its id, of a case for operators."""
 
 from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractContextManager
 from functools import partial
 from typing import Annotated, Any
 
@@ -31,15 +32,13 @@ LastEventId = Annotated[
 class Following(StreamingResponse):
     """A stream that holds its place from before its head until its end."""
 
-    def __init__(
-        self, streams: stream.Streams, what: str, body: AsyncIterator[bytes], *, staff: bool
-    ) -> None:
+    def __init__(self, place: AbstractContextManager[None], body: AsyncIterator[bytes]) -> None:
         super().__init__(body, headers=HEADERS)
-        self._streams, self._what, self._staff = streams, what, staff
+        self._place = place
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer. Raises BusyError, before the head, when there is no place."""
-        with self._streams.place(self._what, staff=self._staff):
+        with self._place:
             await super().__call__(scope, receive, send)
 
 
@@ -89,4 +88,5 @@ async def _follow(
     if after >= 0 and first.ended and not first.items:
         return Response(status_code=204)  # WHATWG HTML 9.2: connect no more
     streams: stream.Streams = request.app.state.streams
-    return Following(streams, what, stream.follow(streams, read, after, first), staff=staff)
+    place = streams.place(what, first.keyid, staff=staff)
+    return Following(place, stream.follow(streams, read, after, first))

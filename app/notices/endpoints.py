@@ -2,7 +2,8 @@
 
 Writing the table must not be enough to redirect notices. So each row has a MAC, and a change
 makes a new row and lists the old one as revoked (`app.ledger.key_rows`): an older target, an
-older secret or a removed endpoint cannot be restored.
+older secret or a removed endpoint cannot be restored. A row of a later generation is shown and
+used only once the row before it is listed, whoever was killed in between.
 """
 
 import uuid
@@ -66,6 +67,8 @@ def current(session: Session) -> list[Webhook]:
     newest: dict[str, Webhook] = {}
     for row in sorted((one for one in rows if one is not None), key=lambda one: one.generation):
         newest[row.id] = row
+    for row in newest.values():
+        _list_previous(session, row)
     return sorted(newest.values(), key=lambda one: (one.created_at, one.id))
 
 
@@ -76,6 +79,7 @@ def find(session: Session, webhook: str) -> Webhook:
     found = max((one for one in rows if one), key=lambda one: one.generation, default=None)
     if found is None:
         raise NotFoundError("no webhook has this id: see `lethe webhook list`")
+    _list_previous(session, found)
     return found
 
 
@@ -128,11 +132,10 @@ def _change(
     """Replace an endpoint's row by a changed one, and list the old one as revoked.
 
     The list is written after the commit: in the other order, a failed commit would lose the
-    endpoint.
+    endpoint. If the process is killed before, whoever reads the new row lists the old one.
 
     Raises NotFoundError: there is none; ConflictError: another process changed it meanwhile.
     """
-    old: list[Webhook] = []
 
     def effect(session: Session) -> Webhook:
         row = find(session, webhook)
@@ -140,7 +143,6 @@ def _change(
         session.delete(row)
         session.flush()
         session.expunge(row)
-        old.append(Webhook(**fields))
         changed = Webhook(**{**fields, "generation": row.generation + 1})
         change(changed, clock(session))
         return _store(session, changed)
@@ -150,12 +152,22 @@ def _change(
     except IntegrityError:
         raise ConflictError("the webhook was changed meanwhile: try again") from None
     with services.reading() as session:
-        key_rows(session).revoke(old[0])
+        _list_previous(session, made)
     return made
 
 
+def _list_previous(session: Session, row: Webhook) -> None:
+    """List the row that `row` replaced as revoked; a change found all earlier ones listed."""
+    if row.generation > 0:
+        key_rows(session).ban(Webhook, _name(row.id, row.generation - 1))
+
+
+def _name(webhook: str, generation: int) -> str:
+    return f"{webhook}.{generation}"
+
+
 def _store(session: Session, row: Webhook) -> Webhook:
-    row.row = f"{row.id}.{row.generation}"
+    row.row = _name(row.id, row.generation)
     key_rows(session).seal(row)
     session.add(row)
     session.flush()

@@ -1,8 +1,9 @@
 """The mail that is owed to people of cases and to officers."""
 
 import hmac
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 from sqlmodel import Session, col, select
 
@@ -20,7 +21,7 @@ from models.database.types import clock
 # May end the last part of a case; whether one did is checked when the mail is written.
 ENDS = ("request.certified", "request.refused", "request.withdrawn")
 DIGEST_HOUR = 6  # of the time zone in which deadlines are counted
-SEARCHED = 2000  # newest cases that are searched for those of new entries
+AT_ONCE = 500  # cases that are read at once, to find those of new entries
 
 
 def are_on(services: Services) -> bool:
@@ -84,20 +85,42 @@ def _of_cases(session: Session, entries: Sequence[EntryRow]) -> list[tuple[str, 
     wanted = {one.index: one.day for one in entries if one.event == "case.opened"}
     if not wanted:
         return []
-    since = datetime.fromisoformat(min(wanted.values())).replace(tzinfo=UTC)
-    newest = (
-        select(Case)
-        .where(
-            col(Case.received_at) >= since - timedelta(days=1), col(Case.contact).is_not(None)
-        )
-        .order_by(col(Case.received_at).desc())
-        .limit(SEARCHED)
-    )
     found = []
-    for case in session.exec(newest):
-        if any(part["log_index"] in wanted for part in case.parts):
-            found.append((events.RECEIVED_MAIL, case.ref))
+    for ref, parts, has_contact in _opened(session, min(wanted.values()), max(wanted.values())):
+        indexes = {part["log_index"] for part in parts}
+        if wanted.keys().isdisjoint(indexes):
+            continue
+        for index in indexes:
+            wanted.pop(index, None)
+        if has_contact:
+            found.append((events.RECEIVED_MAIL, ref))
             # Nothing to wait for.
-            if all(part["found"] not in (ERASING, FOLLOWING) for part in case.parts):
-                found.append((events.ANSWERED_MAIL, f"{case.ref}/0"))
+            if all(part["found"] not in (ERASING, FOLLOWING) for part in parts):
+                found.append((events.ANSWERED_MAIL, f"{ref}/0"))
+        if not wanted:
+            break
     return found
+
+
+def _opened(
+    session: Session, first: str, last: str
+) -> Iterator[tuple[str, list[dict[str, Any]], bool]]:
+    """Yield (ref, parts, has a contact) of the cases of these days, the newest first.
+
+    All of them: after an outage of the sender, its next entries are not of the newest cases.
+    """
+    day = timedelta(days=1)  # an entry's day is its case's, in UTC; a day more on each side
+    until, ref = datetime.fromisoformat(last).replace(tzinfo=UTC) + 2 * day, ""
+    at, name = col(Case.received_at), col(Case.ref)
+    since = at >= datetime.fromisoformat(first).replace(tzinfo=UTC) - day
+    while True:
+        page = session.exec(
+            select(at, name, col(Case.parts), col(Case.contact).is_not(None))
+            .where(since, (at < until) | ((at == until) & (name < ref)))
+            .order_by(at.desc(), name.desc())
+            .limit(AT_ONCE)
+        ).all()
+        yield from ((one[1], one[2], one[3]) for one in page)
+        if len(page) < AT_ONCE:
+            return
+        until, ref = page[-1][:2]

@@ -32,6 +32,7 @@ FIRST_POLL_S, POLL_S, POLL_GROWTH = 0.1, 1.0, 1.3  # an erasure takes about 0.3 
 BEAT_S = 15.0  # proxies close silent connections, often after 30 s
 LIFE_S = 3600.0
 MOST_EACH = 5  # of one request, so that the holder of its id cannot take all places
+MOST_OF_KEY = 20  # of the requests of one key, so that its holder cannot take all places
 # Streams of one process, each of which reads once in POLL_S or more often: of requests, and as
 # many of cases, so that requesters cannot keep operators out.
 MOST = 100
@@ -45,6 +46,7 @@ class News:
     progress: dict[str, Any] | None
     state: str
     ended: bool
+    keyid: str | None = None  # of a request that its key's holder submitted
 
 
 class Streams:
@@ -53,29 +55,38 @@ class Streams:
     def __init__(self) -> None:
         self.open: Counter[str] = Counter()  # by what is followed
         self.of_staff: Counter[str] = Counter()  # the same, of operators
+        self.of_keys: Counter[str] = Counter()  # those of `open`, by key
         self.ending = False
         self._counting = threading.Lock()
 
     @contextmanager
-    def place(self, what: str, *, staff: bool = False) -> Iterator[None]:
+    def place(
+        self, what: str, keyid: str | None = None, *, staff: bool = False
+    ) -> Iterator[None]:
         """Hold a place for a stream in the block; staff: one of those for operators.
 
-        Raises BusyError if there are MOST, or MOST_EACH of `what`, or the process is ending.
+        Raises BusyError if there are MOST, MOST_EACH of `what`, or MOST_OF_KEY of the key, or
+        the process is ending.
         """
         held = self.of_staff if staff else self.open
         with self._counting:
             full = held.total() >= MOST or held[what] >= MOST_EACH
-            if full or self.ending:
+            if full or self.of_keys[keyid or ""] >= MOST_OF_KEY or self.ending:
                 raise BusyError(
                     "too many streams are open: ask again later, or ask for the state"
                 )
             held[what] += 1
+            if keyid is not None:
+                self.of_keys[keyid] += 1
         try:
             yield
         finally:
             with self._counting:
                 held[what] -= 1
                 held += Counter()  # removes zero counts
+                if keyid is not None:
+                    self.of_keys[keyid] -= 1
+                    self.of_keys += Counter()
 
     def end(self) -> None:
         """End all streams: an open one would delay the end of the process."""
@@ -107,6 +118,7 @@ def of_request(services: Services, request_id: str, after: int) -> News:
         None if progress is None else progress.model_dump(mode="json"),
         request.state,
         request.state in CLOSED,
+        request.keyid,
     )
 
 

@@ -51,6 +51,8 @@ HOLD = f'"kind":"{HOLD_EVENT}"'.encode()
 REF = slice(-39, -3)  # the ref of a request, key or hold; `"}}` follows it in the leaf
 Entry = tuple[int, Leaf]  # index and leaf
 AUDITS = "audit."  # the events of method audits
+ARRIVED, MESSAGE = "round.received", "message"  # the event of a masked input, and its digest
+SUMMED, ROUND_FAILED = "round.summed", "round.failed"  # either ends all rounds of a model
 CLOSED = ENDED
 _CLOSING = tuple(f'"event":"request.{end}"'.encode() for end in CLOSED)
 
@@ -67,6 +69,7 @@ class _Read:
         """Start again at the first entry."""
         self.peaks = Peaks()
         self.found: dict[str, Pages] = {}  # by model
+        self.arrived: dict[str, frozenset[str]] = {}  # masked inputs since its last round ended
         self.open: dict[bytes, list[tuple[int, bytes]]] = {}  # leaves as stored
         self.keys: dict[bytes, list[tuple[int, bytes]]] = {}  # by the ref of a registration
         self.holds: dict[bytes, list[tuple[int, bytes]]] = {}  # by the ref of a legal hold
@@ -80,6 +83,7 @@ class _New:
     def __init__(self, read: _Read) -> None:
         self._read = read
         self._found: dict[str, Pages] = {}
+        self._arrived: dict[str, frozenset[str]] = {}
         self._open: dict[bytes, list[tuple[int, bytes]] | None] = {}  # None: closed since
         self._keys: list[tuple[int, bytes]] = []
         self._holds: list[tuple[int, bytes]] = []
@@ -104,6 +108,7 @@ class _New:
     def commit(self, peaks: Peaks) -> None:
         """Add everything to the `_Read`."""
         self._read.found.update(self._found)
+        self._read.arrived.update(self._arrived)
         self._read.service_keys += self._service_keys
         self._read.master_keys += self._master_keys
         for ref, leaves in self._open.items():
@@ -125,6 +130,11 @@ class _New:
             before = self._read.found.get(leaf.ref)
             self._found[leaf.ref] = Pages() if before is None else before.copy()
         self._found[leaf.ref].add(index, leaf.event, data)
+        if leaf.event == ARRIVED:
+            known = self._arrived.get(leaf.ref, self._read.arrived.get(leaf.ref, frozenset()))
+            self._arrived[leaf.ref] = known | {leaf.digests[MESSAGE]}
+        elif leaf.event in (SUMMED, ROUND_FAILED):
+            self._arrived[leaf.ref] = frozenset()
 
     def _see_request(self, index: int, data: bytes) -> None:
         ref = data[REF]
@@ -159,6 +169,16 @@ def model_events(ledger: Ledger, ref: str, event: str = "") -> ModelEvents:
     with _up_to_date(ledger) as read:
         pages = read.found[ref].of(event) if ref in read.found else ()
     return ModelEvents(ledger.engine, read.cache, ref, event, pages)
+
+
+def masked_inputs(ledger: Ledger, ref: str) -> frozenset[str]:
+    """Return the digests of the masked inputs that a model may still learn.
+
+    Those that the log has as received since the model's last round was summed or failed: hex
+    SHA-256 of the messages. Raises as `model_events`.
+    """
+    with _up_to_date(ledger) as read:
+        return read.arrived.get(ref, frozenset())
 
 
 def model_refs(ledger: Ledger) -> list[str]:

@@ -19,6 +19,7 @@ from app.ledger.journal import record_model_event
 from app.ledger.key_rows import believed
 from app.ledger.sequencer import Ledger
 from app.ledger.transaction import Transaction
+from app.reconcile.model_events import ROUND_FAILED
 from app.rounds.messages import plan_digest
 from app.schemas.rounds import STEPS, Step
 from app.service.context import Services
@@ -203,7 +204,7 @@ def fail(services: Services, tx: Transaction, row: Round, reason: str) -> None:
     close_round(services, tx, row, "failed")
     row.reason = reason[:300]
     ref = tx.session.get_one(Model, row.model_id).ref
-    record_model_event(tx, ref, "round.failed", {})
+    record_model_event(tx, ref, ROUND_FAILED, {})
     tx.session.flush()
 
 

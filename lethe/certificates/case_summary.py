@@ -4,7 +4,7 @@ Its subjects are the certificates of its parts, or the case itself if no part ha
 field: docs/people.md.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import Annotated, Final, Literal
@@ -12,10 +12,10 @@ from typing import Annotated, Final, Literal
 from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
 
 from lethe.certificates import shape
-from lethe.certificates.bundle import Envelope, check_signature
+from lethe.certificates.bundle import Envelope, check_signature, parse_bundle
 from lethe.certificates.errors import EnvelopeError
 from lethe.certificates.shape import Moment, Name, Sha256, Uuid
-from lethe.certificates.statement import STATEMENT_TYPE, Subject
+from lethe.certificates.statement import STATEMENT_TYPE, Subject, parse_statement
 
 PREDICATE_TYPE: Final = "https://w3id.org/lethe-ledger/case-summary/v1"
 Outcome = Literal[
@@ -96,7 +96,7 @@ def check_summary(
 
     1. The file is one DSSE envelope in its one spelling, signed with the issuer's key.
     2. The payload is a case summary whose subjects are its parts' certificates.
-    3. Each of the files is the certificate of a part.
+    3. Each of the files is the certificate of a part, and about that part's model.
 
     Raises LetheError; the message names the failed step.
     """
@@ -105,9 +105,13 @@ def check_summary(
     statement = shape.decode(CaseStatement, envelope.payload)
     if statement.subject != _subjects(statement.predicate):
         raise EnvelopeError("the summary's subjects are not the certificates of its parts")
-    missing = _foreign(statement.predicate, certificates)
-    if missing:
-        raise EnvelopeError(f"file {missing[0]} is not a certificate of this case")
+    for number, file in enumerate(certificates, 1):
+        digest = sha256(file).hexdigest()
+        models = {one.model for one in statement.predicate.parts if one.certificate == digest}
+        if not models:
+            raise EnvelopeError(f"file {number} is not a certificate of this case")
+        if models != {parse_statement(parse_bundle(file).payload).predicate.model.ref}:
+            raise EnvelopeError(f"file {number} is a certificate about another model")
     return statement
 
 
@@ -119,12 +123,3 @@ def _subjects(predicate: CasePredicate) -> tuple[Subject, ...]:
     ]
     own = sha256(str(predicate.case).encode()).hexdigest()
     return tuple(named) or (Subject(f"cases/{predicate.case}", own),)
-
-
-def _foreign(predicate: CasePredicate, certificates: Collection[bytes]) -> list[int]:
-    known = {part.certificate for part in predicate.parts if part.certificate}
-    return [
-        number
-        for number, file in enumerate(certificates, 1)
-        if sha256(file).hexdigest() not in known
-    ]

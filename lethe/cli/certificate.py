@@ -129,9 +129,10 @@ def verify(
         click.echo(json.dumps(verdict.to_json()))
     else:
         if root is not None:
+            made = f"{root.made_at:%Y-%m-%d %H:%M:%SZ}"
+            size = root.issuers.size
             click.echo(
-                f"trust root of {root.log.name}: its first {root.issuers.size} entries, "
-                f"made {root.made_at:%Y-%m-%d %H:%M:%SZ}"
+                f"trust root of {plain(root.log.name)}: its first {size} entries, made {made}"
             )
         _print_verdict(file.name, verdict)
     if verdict.result != "PASS":
@@ -189,15 +190,24 @@ def catalogue() -> None:
 def page(keys: Path | None, out: Path) -> None:
     """Write the verification page as one file, which needs no service and no network.
 
-    With --keys, the page has these keys filled in.
+    With --keys, the page has these keys filled in, and requires the signature of log-mldsa.vkey
+    if it is there.
     """
-    from lethe.certificates.keys import ISSUER_KEY, LOG_KEY, read_issuer, read_log_key
+    from lethe.certificates.keys import (
+        ISSUER_KEY,
+        LOG_KEY,
+        read_issuer,
+        read_log_key,
+        required_ml_dsa_key,
+    )
     from lethe.signing.keys import public_pem
     from lethe.web.page import alone
 
     vkey = pem = ""
     if keys is not None:
-        vkey = read_log_key(key_file(None, keys, LOG_KEY, "--keys")).vkey
+        log = read_log_key(key_file(None, keys, LOG_KEY, "--keys"))
+        second = required_ml_dsa_key(keys, log.name)
+        vkey = "\n".join(key.vkey for key in (log, second) if key is not None)
         pem = public_pem(read_issuer(key_file(None, keys, ISSUER_KEY, "--keys"))).strip()
     write_out(out, alone(vkey, pem).encode())
 
@@ -226,6 +236,7 @@ def report(
     The document is HTML or PDF/A-3 with the file attached (extra `pdf`). Without --keys or
     --trust-root it says that nothing was verified. Exits with 1 if it does not verify.
     """
+    from lethe.certificates.keys import required_ml_dsa_key
     from lethe.certificates.verify import verify_certificate
     from lethe.report.certificate import Sheet, certificate_html
     from lethe.report.pdf import certificate_pdf
@@ -234,7 +245,8 @@ def report(
     data, verdict = file.read_bytes(), None
     if keys is not None or trust_root is not None:
         log, issuer, _ = trusted(keys, trust_root)
-        verdict = verify_certificate(data, log=log, issuer=issuer)
+        second = None if keys is None else required_ml_dsa_key(keys, log.name)
+        verdict = verify_certificate(data, log=log, issuer=issuer, log_ml_dsa=second)
     if page_url and not page_url.startswith(("https://", "http://")):
         raise click.UsageError("--page-url begins with https:// or http://")
     sheet = Sheet.of(data, verdict, page_url)
@@ -261,6 +273,7 @@ def cyclonedx(file: Path, keys: Path | None, trust_root: Path | None, out: Path 
     The certificate is verified first; of one that does not verify nothing is written.
     """
     from lethe.certificates.bundle import MAX_BUNDLE
+    from lethe.certificates.keys import required_ml_dsa_key
     from lethe.certificates.verify import verify_certificate
     from lethe.protocols.cyclonedx import UnverifiedError, declaration
 
@@ -269,7 +282,8 @@ def cyclonedx(file: Path, keys: Path | None, trust_root: Path | None, out: Path 
     log, issuer, _ = trusted(keys, trust_root)
     with file.open("rb") as opened:
         data = opened.read(MAX_BUNDLE + 1)
-    verdict = verify_certificate(data, log=log, issuer=issuer)
+    second = None if keys is None else required_ml_dsa_key(keys, log.name)
+    verdict = verify_certificate(data, log=log, issuer=issuer, log_ml_dsa=second)
     if verdict.result != "PASS" or verdict.statement is None:
         raise UnverifiedError(
             "the certificate does not verify with these keys: `lethe certificate verify` names "

@@ -374,7 +374,7 @@ def _report(as_json: bool, check: Callable[[], LogReport]) -> None:
             verdict = {"result": "FAIL", "detail": error.detail, **error.members}
             click.echo(json.dumps(verdict))
         else:
-            click.echo(f"FAIL  {error.detail}")
+            click.echo(plain(f"FAIL  {error.detail}"))
         sys.exit(1)
     root = format_base64(report.root)
     if as_json:
@@ -392,7 +392,7 @@ def _report(as_json: bool, check: Callable[[], LogReport]) -> None:
             passed["witnesses"] = report.quorum
         click.echo(json.dumps(passed))
     else:
-        click.echo(f"PASS  {report.origin}")
+        click.echo(plain(f"PASS  {report.origin}"))
         click.echo(f"      size {report.size}, root {root}")
         checked = f"{report.entries} entries and {report.tiles} tiles checked"
         if report.before:

@@ -39,7 +39,11 @@ def main() -> None:
     try:
         lethe(prog_name="lethe")
     except LetheError as error:
-        click.echo(f"error: {error.detail}", err=True)
+        from lethe.cli.options import plain
+
+        # Line by line: details may name what a file or a service says.
+        said = "\n".join(plain(line) for line in f"error: {error.detail}".split("\n"))
+        click.echo(said, err=True)
         sys.exit(2)
 
 

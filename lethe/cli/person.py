@@ -148,7 +148,7 @@ def remove_held_out(url: str, model: str, records: tuple[str, ...]) -> None:
     """
     with saved.client(url) as operator:
         done = operator.remove_held_out(model, records)
-    click.echo(count_removed(done["removed"], done["log_index"], only=True))
+    click.echo(plain(count_removed(done["removed"], done["log_index"], only=True)))
 
 
 def _send(

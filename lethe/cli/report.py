@@ -10,6 +10,7 @@ from lethe.cli.options import (
     FILE,
     OUT_FILE,
     as_json,
+    plain,
     print_failed,
     print_json,
     service_url,
@@ -94,7 +95,7 @@ def verify(
     log, first, last = found["log"], found["first"], found["last"]
     start, end = log["start"]["size"], log["end"]["size"]
     span = f"entries {start} to {end - 1}" if end > start else "no entry"
-    click.echo(f"      {first} to {last}: {span} of {log['origin']}")
+    click.echo(plain(f"      {first} to {last}: {span} of {log['origin']}"))
     if entries is None:
         click.echo("      figures not counted again: give --log")
     else:

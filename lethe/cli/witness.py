@@ -10,7 +10,7 @@ from typing import BinaryIO
 
 import click
 
-from lethe.cli.options import OUT_FOLDER
+from lethe.cli.options import OUT_FOLDER, plain
 from lethe.log.note import NoteError, parse_log_vkey
 
 
@@ -63,9 +63,9 @@ def follow(directory: Path, trust_root: BinaryIO) -> None:
     done = follow_log(directory, lambda known: parse_trust_root(data, known).log)
     for said, vkeys in (("added", done.added), ("removed", done.removed)):
         for vkey in vkeys:
-            click.echo(f"{said} {vkey}")
+            click.echo(plain(f"{said} {vkey}"))
     if not done.added and not done.removed:
-        click.echo(f"nothing has changed for {done.origin}")
+        click.echo(plain(f"nothing has changed for {done.origin}"))
 
 
 @witness.command()

@@ -223,7 +223,7 @@ def _follow(
 def witnessed(report: LogReport, verifier: Keys, policy: Policy) -> LogReport:
     """Return the report of a log whose checkpoint a quorum of the policy's witnesses signed.
 
-    Raises LogError: none did, or the policy lists other logs.
+    Raises LogError: none did, or the policy lists other logs, or other keys of this one.
     """
     own = log_keys(verifier).verifiers
     if not any(map(policy.accepts, own)):
@@ -232,6 +232,10 @@ def witnessed(report: LogReport, verifier: Keys, policy: Policy) -> LogReport:
         opened = read_note(report.checkpoint, [*own, *policy.keys])
     except NoteError as error:
         raise LogError(f"{CHECKPOINT}: {error.detail}", path=CHECKPOINT) from None
+    if not any(policy.accepts(key) for key in opened.verified if key in own):
+        raise LogError(
+            f"{CHECKPOINT}: no key of the log that the policy lists signed it", path=CHECKPOINT
+        )
     signed = {key.vkey for key in opened.verified}
     count = sum(key.vkey in signed for key in policy.keys)
     found = f"{count} of {len(policy.keys)} witnesses of the policy signed"

@@ -124,7 +124,9 @@ async function answer() {
     const [trustRoot, policyFile] = [root, policy && `${policy}\n`].map((text) => text ? new TextEncoder().encode(text) : null);
     // With a trust root the log's key may be left out: then the file itself is trusted.
     const known = trustRoot !== null && !logKey ? null : logKey;
-    keys = await readKeys(known, element("issuer-key").value, [], policyFile, null, trustRoot);
+    const [first, second = null, ...more] = known === null ? [null] : known.split(/\s*\n\s*/);
+    if (more.length) throw new Refused("the log has two keys at most, one on each line");
+    keys = await readKeys(first, element("issuer-key").value, [], policyFile, second, trustRoot);
   } catch (error) {
     if (!(error instanceof Refused)) throw error;
     return () => showProblem("no_keys", error.message);

@@ -21,6 +21,7 @@ from tests.lethe.certificates.build import BEFORE, Certified, Office
 from tests.lethe.certificates.test_verify import (
     CERTIFIED,
     FIRST,
+    LOG_TOO,
     SECOND,
     THIRD,
     TWO_OF_THREE,
@@ -249,3 +250,23 @@ def test_axe_finds_nothing(
     assert axe.Axe().run(tab).response["violations"] == []
     assert not tab.evaluate("document.documentElement.scrollWidth > innerWidth")
     context.close()
+
+
+def test_the_logs_second_key_is_required_where_it_is_given(
+    opened: Open, tmp_path: Path
+) -> None:
+    vkeys = f"{CERTIFIED.log.vkey}\n{LOG_TOO.verifier.vkey}"
+    page = pages.alone(vkeys, public_pem(CERTIFIED.issuer))
+    (tmp_path / "verify.html").write_text(page, encoding="utf-8")
+    tab = opened(f"file://{tmp_path}/verify.html")
+    for name, data, words in (
+        ("one.json", CERTIFIED.bundle, "once with each of both keys"),
+        ("both.json", cosigned(LOG_TOO), "Ed25519 and ML-DSA-44 by"),
+    ):
+        (tmp_path / name).write_bytes(data)
+        tab.set_input_files("#file", str(tmp_path / name))
+        tab.wait_for_function("w => document.body.innerText.includes(w)", arg=words)
+    assert verdict(tab) == "The certificate is authentic."
+    tab.fill("#log-key", f"{vkeys}\n{LOG_TOO.verifier.vkey}")
+    tab.click("button")
+    tab.wait_for_function("() => document.body.innerText.includes('two keys at most')")

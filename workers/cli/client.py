@@ -75,6 +75,11 @@ def client() -> None:
 @click.option(
     "--add-back", is_flag=True, help="Also contribute records that were erased before."
 )
+@click.option(
+    "--statistics-only",
+    is_flag=True,
+    help="Never send rows: fail if the service says that the model takes them.",
+)
 def contribute(
     url: str,
     key_file: Path,
@@ -85,9 +90,13 @@ def contribute(
     rank: int | None,
     kind: str,
     add_back: bool,
+    statistics_only: bool,
     **columns: Any,
 ) -> None:
-    """Send rows, or one message of statistics for each client and subject in DATA."""
+    """Send rows, or one message of statistics for each client and subject in DATA.
+
+    The service says which of both the model takes. With --statistics-only it cannot get rows.
+    """
     from workers.cli.errors import shown
     from workers.data.identities import hashed_npz
     from workers.data.opening import named_extractor
@@ -98,6 +107,11 @@ def contribute(
         if data_of(manifest).in_rounds:
             raise click.ClickException("this model is masked: see `lethe round`")
         if data_of(manifest).rows_here:
+            if statistics_only:
+                raise click.ClickException(
+                    "the service says that this model takes rows: nothing was sent; if it was "
+                    "registered for statistics, ask who changed that"
+                )
             if not reads_table(data, columns):
                 body = hashed_npz(data)
             elif manifest["family"] == "ridge":

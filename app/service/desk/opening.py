@@ -162,7 +162,7 @@ def _open_part(
     issued_by: str | None,
 ) -> dict[str, Any]:
     session = tx.session
-    require_learned(session, seen.model, rounds)
+    require_learned(services, session, seen.model, rounds)
     model = session.get_one(Model, seen.model.id)
     # Exactly the rows that were checked against the log.
     if people.looked_up(session, services.root_secret, model, person).rows != seen.rows:

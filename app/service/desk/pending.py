@@ -7,11 +7,13 @@ learn the person's rows afterwards.
 from base64 import b64decode
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from hashlib import sha256
 from typing import Any
 
 from sqlmodel import Session, col, select
 
 from app.problems import ContributionPendingError
+from app.reconcile.model_events import masked_inputs
 from app.service.context import Services
 from app.vault.errors import NotStoredError, ShreddedError
 from lethe import canonical
@@ -28,10 +30,11 @@ class Unsummed:
     """The masked messages that were read for a person. about: models that may learn their rows.
 
     Messages are large, so they are read before the log's lock is taken, and under it only their
-    ids are compared.
+    ids and digests (hex SHA-256) are compared.
     """
 
     read: frozenset[str]
+    digests: frozenset[str]
     about: frozenset[str]
 
 
@@ -39,10 +42,11 @@ def read_rounds(services: Services, models: Sequence[Model], person: Identity) -
     """Read the identities in the messages of masked rounds that are neither summed nor failed.
 
     Identities travel in the clear, so no row is unmasked. A message counts if a round in
-    progress has it, or if it is not shredded, since the end of a round shreds it: write access
-    to one of the tables `rounds`, `round_members` and `artifacts` is not enough to hide it.
+    progress has it, or if it is not shredded, since the end of a round shreds it. Those that
+    the tables hide are missed by `require_learned`, which reads the log.
     """
     about: set[str] = set()
+    digests: set[str] = set()
     with services.reading() as session:
         kept = select(Artifact.id).where(
             Artifact.kind == MESSAGE, col(Artifact.shredded_at).is_(None)
@@ -51,23 +55,28 @@ def read_rounds(services: Services, models: Sequence[Model], person: Identity) -
         plans = {one.ref: _last_plan(session, one) for one in models if stored}
         for artifact, model_id in stored.items():
             try:
-                message = canonical.decode(services.artifacts.get(session, artifact))
+                data = services.artifacts.get(session, artifact)
             except (NotStoredError, ShreddedError):  # whose rows it has is not known any more
                 about |= {model.ref for model in models if model.id == model_id}
                 continue
+            digests.add(sha256(data).hexdigest())
+            message = canonical.decode(data)
             if message["step"] == "masked" and _names(message["body"], person):
                 about |= {
                     model.ref
                     for model in models
                     if model.id == model_id or message["plan"] == plans[model.ref]
                 }
-    return Unsummed(frozenset(stored), frozenset(about))
+    return Unsummed(frozenset(stored), frozenset(digests), frozenset(about))
 
 
-def require_learned(session: Session, model: Model, rounds: Unsummed) -> None:
+def require_learned(
+    services: Services, session: Session, model: Model, rounds: Unsummed
+) -> None:
     """Raise ContributionPendingError if rows are stored that may be the person's.
 
-    In the case's transaction: under the log's lock no round ends, and no message arrives.
+    In the case's transaction: under the log's lock no round ends, and no message arrives. A
+    message that the log has as received, and that was not read, may be anybody's.
     """
     received = select(Contribution.id).where(
         Contribution.model_id == model.id, Contribution.state == "received"
@@ -86,7 +95,8 @@ def require_learned(session: Session, model: Model, rounds: Unsummed) -> None:
         )
     unsummed = _unsummed(session)
     new = {one for one in unsummed.keys() - rounds.read if unsummed[one] == model.id}
-    if model.ref in rounds.about or new:
+    unread = masked_inputs(services.ledger, model.ref) - rounds.digests
+    if model.ref in rounds.about or new or unread:
         raise ContributionPendingError(
             f"a masked round of the model {model.ref} has received rows that may be the "
             "person's: try again once it has ended, or name the other models"

@@ -145,6 +145,27 @@ def test_requesters_do_not_keep_operators_out(
     assert not streams.of_staff
 
 
+def test_a_key_with_many_requests_does_not_keep_other_keys_out(
+    ready: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stream, "MOST_OF_KEY", 2)
+    monkeypatch.setattr(stream, "LIFE_S", 0.2)
+    first, second, third = (
+        ready.caller.erase_records(one).json()["id"] for one in ("r4", "r5", "r6")
+    )
+    other = Caller(ready.caller.http, ready.caller.token, "bob")
+    assert other.register_key().status_code == 201
+    others = other.erase_records("r7").json()["id"]
+    streams = ready.caller.http.app.state.streams  # type: ignore[attr-defined]
+    keyid = stream.of_request(ready.services, first, -1).keyid
+    path = "/v1/requests/{}/events"
+    with streams.place(first, keyid), streams.place(second, keyid):
+        problem(ready.caller.http.get(path.format(third)), 503, "busy")
+        assert ready.caller.http.get(path.format(others)).status_code == 200
+    assert ready.caller.http.get(path.format(third)).status_code == 200
+    assert not streams.of_keys
+
+
 @pytest.mark.parametrize("leaves_first", [False, True], ids=["in the midst", "at once"])
 def test_of_many_opened_at_once_as_many_as_allowed_are_open(
     ready: Installation, monkeypatch: pytest.MonkeyPatch, leaves_first: bool

@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy import text
 from sqlmodel import Session, select
 
-from app.notices import alarms, deliver, letters, mailings
+from app.notices import alarms, deliver, letters, mailings, outbox
 from app.notices.sender import Sender
 from app.reconcile.model_events import model_events
 from lethe.words.texts import LANGUAGES
@@ -89,6 +89,28 @@ def test_a_person_hears_of_receipt_and_answer_and_the_log_of_each_use_of_the_add
     assert ADDRESS not in stored
     assert OFFICER not in stored
     installation.check()
+
+
+@pytest.mark.parametrize("page", [1, 2, 3])
+def test_after_an_outage_the_oldest_case_too_gets_its_mail(
+    installation: Installation,
+    inbox: Inbox,
+    monkeypatch: pytest.MonkeyPatch,
+    page: int,
+) -> None:
+    """A case without a contact is among them, and one of the day before is none of them."""
+    registered(installation, "one", "two", r99=EVE)
+    turn(installation)
+    monkeypatch.setattr(mailings, "AT_ONCE", 2)
+    monkeypatch.setattr(outbox, "PAGE", page)
+    nobody = "nobody@example.org"
+    refs = [opened(installation, nobody, contact=ADDRESS).json()["ref"] for _ in range(3)]
+    opened(installation, nobody)
+    refs += [opened(installation, nobody, contact=ADDRESS).json()["ref"] for _ in range(3)]
+    for _ in range(2):
+        turn(installation)
+    told = [str(one["Subject"]) for one in read(inbox)]
+    assert sorted(ref for ref in refs for one in told if ref in one) == sorted(refs)
 
 
 def test_an_extension_and_a_refusal_come_with_reason_and_remedies(

@@ -15,6 +15,7 @@ from standardwebhooks import Webhook as Standard
 from standardwebhooks import WebhookVerificationError
 
 from app.ledger import storage
+from app.ledger.key_rows import KeyRows
 from app.notices import alarms, deliver, endpoints, outbox, post
 from app.reconcile.fsck.run import fsck
 from app.service import admission
@@ -265,6 +266,40 @@ def test_an_older_row_cannot_be_put_back(
     with Session(ready.services.engine) as session:
         for row in session.exec(select(Webhook)).all():
             session.delete(row)
+        session.flush()
+        session.add(Webhook(**old))
+        session.commit()
+    ready.caller.erase_records("r5")
+    turn(ready)
+    assert receiver.seen == []
+
+
+@pytest.mark.parametrize("reader", ["list", "show", "sender"])
+def test_a_change_that_was_killed_before_its_list_cannot_be_undone_once_it_was_seen(
+    ready: Installation, receiver: Receiver, monkeypatch: pytest.MonkeyPatch, reader: str
+) -> None:
+    made = add(ready, receiver)
+    path = f"/v1/webhooks/{made['id']}"
+    with Session(ready.services.engine) as session:
+        old = session.exec(select(Webhook)).one().model_dump()
+
+    def killed(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(KeyRows, "ban", killed)
+        with pytest.raises(KeyboardInterrupt):
+            endpoints.disable(ready.services, made["id"])
+    if reader == "list":
+        [seen] = ready.caller.operator("GET", "/v1/webhooks").json()["items"]
+        assert seen["disabled"]
+    elif reader == "show":
+        assert ready.caller.operator("GET", path).json()["disabled"]
+    else:
+        ready.caller.erase_records("r4")
+        turn(ready)
+    with Session(ready.services.engine) as session:
+        session.delete(session.exec(select(Webhook)).one())
         session.flush()
         session.add(Webhook(**old))
         session.commit()

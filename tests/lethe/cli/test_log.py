@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Mapping
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 
@@ -16,9 +17,11 @@ from lethe.canonical import format_base64
 from lethe.cli.log import log
 from lethe.client import Client
 from lethe.log.cosigner import Cosigner
-from lethe.log.fetch import LogUnreachableError, fetch_from
-from lethe.log.follow import mirror_log
+from lethe.log.fetch import LogError, LogUnreachableError, fetch_from
+from lethe.log.follow import mirror_log, verify_log, witnessed
+from lethe.log.log_keys import LogKey, LogKeys
 from lethe.log.note import NoteError, NoteSigner, sign_note
+from lethe.log.policy import parse_policy
 from tests.lethe.certificates.test_trust_root import NEXT, Published, Rotated
 from tests.lethe.client.log_service import LogService, history
 from tests.lethe.log import oracle
@@ -124,6 +127,32 @@ def test_a_policy_asks_for_a_quorum_of_its_witnesses(directory: Path, tmp_path: 
     path.write_text(note + witness.line(text.replace("300", "301"), 1_790_000_000))
     forged = invoke(*verify)
     assert (forged.exit_code, forged.output.startswith("FAIL  checkpoint: ")) == (1, True)
+
+
+def test_a_key_of_the_log_that_the_policy_does_not_list_is_not_enough(
+    directory: Path,
+) -> None:
+    """As of a certificate: the log's old key alone signed what the policy's log should have."""
+    keys = LogKeys((LogKey(VERIFIER, 0, 1000), LogKey(STRANGER.verifier, 0)))
+    found = verify_log(fetch_from(directory), keys)
+    for listed, refused in ((VERIFIER, False), (STRANGER.verifier, True)):
+        policy = parse_policy(f"log {listed.vkey}\nquorum none\n".encode())
+        with (
+            pytest.raises(LogError, match="that the policy lists") if refused else nullcontext()
+        ):
+            witnessed(found, keys, policy)
+
+
+@pytest.mark.parametrize("name", ["log.example\x9b8m", "log.example\u202e"])
+def test_a_logs_name_cannot_repaint_the_terminal(tmp_path: Path, name: str) -> None:
+    """U+009B begins a control sequence, such as one that hides what follows."""
+    signer = NoteSigner(name, SIGNER.key)
+    mirror_log(fetch_files(log_files(oracle.entries(3), signer)), signer.verifier, tmp_path)
+    done = invoke("verify", str(tmp_path), "--vkey", signer.verifier.vkey)
+    assert (done.exit_code, done.output.splitlines()[0]) == (
+        0,
+        "PASS  log.example\ufffd" + name[12:],
+    )
 
 
 def test_a_signature_line_of_an_unknown_key_is_ignored_and_named(directory: Path) -> None:

@@ -87,3 +87,30 @@ def test_the_logs_ml_dsa_key_is_a_file_with_one_of_its_name(files: Path) -> None
     unsigned = run_as_main(*given, files / "log-mldsa.vkey")
     assert unsigned.exit_code == 1
     assert "did not sign the checkpoint once with each of both keys" in unsigned.output
+
+
+def test_the_logs_ml_dsa_key_beside_the_others_is_required_by_each_command(
+    files: Path, tmp_path: Path
+) -> None:
+    keys = files / "keys"
+    second = Cosigner("lethe.example/log", MLDSA44PrivateKey.generate()).verifier.vkey
+    verify = ["verify", bundle_in(files), "--keys", keys]
+    report = ["report", bundle_in(files), "--keys", keys, "--out", tmp_path / "report.html"]
+    declare = ["cyclonedx", bundle_in(files), "--keys", keys, "--out", tmp_path / "out.json"]
+    page = ["page", "--keys", keys, "--out", tmp_path / "verify.html"]
+    for command in (verify, report, declare, page):
+        done = run_as_main(*command)
+        assert done.exit_code == 0, done.output
+    assert second not in (tmp_path / "verify.html").read_text(encoding="utf-8")
+    (tmp_path / "out.json").unlink()
+    (keys / "log-mldsa.vkey").write_text(f"{second}\n")
+    assert run_as_main(*verify).exit_code == 1
+    assert run_as_main(*report).exit_code == 1
+    assert "both keys" in (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert run_as_main(*declare).exit_code == 2
+    assert not (tmp_path / "out.json").exists()
+    assert run_as_main(*page).exit_code == 0
+    assert second in (tmp_path / "verify.html").read_text(encoding="utf-8")
+    (keys / "log-mldsa.vkey").write_text("no key\n")
+    for command in (verify, report, declare, page):
+        assert run_as_main(*command).exit_code == 2

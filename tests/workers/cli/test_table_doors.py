@@ -199,6 +199,17 @@ def test_rows_that_no_contribution_can_have(
     assert provider.sent == []
 
 
+def test_a_service_gets_no_rows_where_only_statistics_may_be_sent(
+    monkeypatch: pytest.MonkeyPatch, table: Path
+) -> None:
+    """Its manifest alone says whether rows are sent."""
+    for data, code, sent in (("statistics", 0, True), ("rows", 1, False)):
+        provider = Provider(data)
+        done = contribute(monkeypatch, provider, table, *WORDS, "--statistics-only")
+        assert (done.exit_code, bool(provider.sent)) == (code, sent), done.output
+    assert "nothing was sent" in done.output
+
+
 def test_held_out_rows_of_a_client_stay_here(table: Path) -> None:
     from workers.data.tables.labelled import Roles
 

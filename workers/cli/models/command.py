@@ -2,7 +2,15 @@
 
 import click
 
-from lethe.cli.options import as_json, count, each_as_json, print_json, print_table, service_url
+from lethe.cli.options import (
+    as_json,
+    count,
+    each_as_json,
+    plain,
+    print_json,
+    print_table,
+    service_url,
+)
 from workers.cli import service
 from workers.cli.models.download import download, push
 from workers.cli.models.forest import forest
@@ -69,14 +77,14 @@ def delete(url: str, ref: str, yes: bool, as_json: bool) -> None:
         if not yes:
             versions = sum(1 for _ in operator.versions(ref))
             said = f"{ref} is {model['state']} and has {count(versions, 'version')}."
-            click.echo(said, err=as_json)
+            click.echo(plain(said), err=as_json)
             question = "Delete it for good, with all rows, keys and files?"
             click.confirm(question, abort=True, err=as_json)
         deleted = operator.delete_model(ref)
     if as_json:
         print_json(deleted)
         return
-    click.echo(f"deleted {ref}: log entry {deleted['log_index']}")
+    click.echo(plain(f"deleted {ref}: log entry {deleted['log_index']}"))
 
 
 @model.command()

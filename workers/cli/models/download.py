@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from lethe.cli.options import service_url
+from lethe.cli.options import plain, service_url
 from workers.cli import service
 
 if TYPE_CHECKING:
@@ -94,14 +94,15 @@ def download(
     write_durably(out, data, mode=0o644)
     click.echo(f"{out}  version {number} of {ref}, {len(data):,} bytes")
     if registered["state"] != "ready":
-        click.echo(f"Warning: the model is {registered['state']}, not ready.", err=True)
+        state = plain(registered["state"])
+        click.echo(f"Warning: the model is {state}, not ready.", err=True)
     if not native:
         for suffix, table in family.beside(file).items():
             other = out.with_name(f"{out.name}.{suffix}")
             write_durably(other, table, mode=0o644)
             click.echo(f"{other}  the record id of each label, a line each, from 0")
         from_file = "It is" if data == file else "Converted from"
-        click.echo(f"{from_file} the certified file, sha256 {version['head']}.")
+        click.echo(plain(f"{from_file} the certified file, sha256 {version['head']}."))
         return
     beside = out.with_name(f"{out.name}.sig")
     write_durably(beside, signature, mode=0o644)
@@ -112,12 +113,17 @@ def download(
 def native_suffix(config: Mapping[str, Any], file: bytes) -> str:
     """Return the suffix of a version's file, by its content or its program's declared format.
 
-    config: of the model's registration.
+    config: of the model's registration. Raises UnusableError if it names no suffix: the service
+    must not choose another folder or file.
     """
+    from workers.cli.errors import UnusableError
+
     if is_tensors(file):
         return TENSORS
-    written = config.get("script", {}).get("output", OWN)
-    return str(written)
+    written = str(config.get("script", {}).get("output", OWN))
+    if not written.isascii() or not written.isalnum():
+        raise UnusableError("the service's answer has an invalid name of a format")
+    return written
 
 
 def is_tensors(file: bytes) -> bool:

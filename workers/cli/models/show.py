@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from lethe.cli.options import service_url
+from lethe.cli.options import plain, service_url
 from workers.cli import service
 
 DECIDED = {
@@ -29,7 +29,7 @@ def show(url: str, ref: str, as_json: bool) -> None:
         click.echo(json.dumps({**model, "versions": versions}))
         return
     for line in described(model, versions):
-        click.echo(line)
+        click.echo(plain(line))
 
 
 @click.command()

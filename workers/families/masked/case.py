@@ -1,12 +1,15 @@
 """The sum of a masked round: unmask its messages and add them to the model's statistics."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from dataclasses import dataclass
+from hashlib import sha256
 
 import numpy as np
 from sqlmodel import Session, col, select
 
 from app.ledger.key_rows import believed
+from app.ledger.sequencer import Ledger
+from app.reconcile.model_events import masked_inputs
 from app.rounds.steps import CHANGED, is_as_opened, members, message_id
 from app.schemas.rounds import STEPS
 from app.service.desk.people import RecordIdentity
@@ -34,6 +37,10 @@ from workers.secure_sum.signing import parse_roster
 from workers.secure_sum.vector import Sums, from_vector
 
 Owner = tuple[str, str]  # client, subject
+UNLOGGED = (
+    "input-unlogged: the log does not have an input as received in this round: it came before "
+    "an upgrade, or rows of the database were changed; open a new round"
+)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -55,6 +62,7 @@ class RoundCase:
 
     row: Round
     transcript: SealedTranscript
+    inputs: frozenset[str]  # the digests of its masked messages
     clients: dict[str, str]
     config: RidgeConfig
     method: str
@@ -78,22 +86,25 @@ def load_case(job: JobContext, session: Session) -> RoundCase:
     if state is not None:  # a tampered row may name another model's
         require_rows(before, digest_of(state, ridge_config(model)))
     sent = members(session, row.id)
-    messages = [
-        services.artifacts.get(session, artifact)
-        for member in sent
-        for step in STEPS
-        if (artifact := message_id(member, step)) is not None
-    ]
+    messages, inputs = list[bytes](), set[str]()
+    for member in sent:
+        for step in STEPS:
+            if (artifact := message_id(member, step)) is not None:
+                messages.append(services.artifacts.get(session, artifact))
+                if step == "masked":
+                    inputs.add(sha256(messages[-1]).hexdigest())
     roster = {member.keyid: public_key_of(session, member.keyid) for member in sent}
     opened = is_as_opened(services.ledger, session, row, sent)
     # For the model that the sum is added to, by the row that was compared with the log.
     if not opened or (row.model_id, row.plan["model"]) != (lease.model_id, model.ref):
         raise RefusedError(CHANGED)
+    require_arrived(services.ledger, model.ref, inputs)
     statistics = None if state is None else state.statistics
     counted = counted_round(session, lease.model_id)
     return RoundCase(
         row=row,
         transcript=SealedTranscript(row.plan, roster, messages, statistics),
+        inputs=frozenset(inputs),
         clients={member.keyid: member.client for member in sent},
         config=ridge_config(model),
         method=model.method,
@@ -107,6 +118,15 @@ def load_case(job: JobContext, session: Session) -> RoundCase:
         released=[_released(session, row, request_id) for request_id in row.requests],
         tombstone_key=open_tombstone_key(services.root_secret, model),
     )
+
+
+def require_arrived(ledger: Ledger, ref: str, inputs: Set[str]) -> None:
+    """Check that a round's masked inputs are those of the log, since the last round ended.
+
+    Others may have been hidden while people were looked up. Raises RefusedError.
+    """
+    if not inputs <= masked_inputs(ledger, ref):
+        raise RefusedError(UNLOGGED)
 
 
 def public_key_of(session: Session, keyid: str) -> str:

@@ -4,13 +4,15 @@ from datetime import datetime
 
 from sqlmodel import Session, col, select
 
-from app.ledger.journal import record_request_event
+from app.ledger.journal import record_model_event, record_request_event
 from app.ledger.transaction import Transaction
+from app.reconcile.model_events import ROUND_FAILED, masked_inputs
 from app.rounds.steps import advance_round
 from app.schemas.rounds import STEPS
 from app.service.context import Services
 from app.service.queue import PARKED
-from models import ErasureRequest, Job, Round
+from lethe.catalogue import data_of
+from models import ErasureRequest, Job, Model, Round
 from models.database.types import clock
 from workers.leases.lease import JobContext, advance
 from workers.leases.stalled import ESCALATION_MARGIN
@@ -55,6 +57,8 @@ def advance_due(services: Services) -> None:
         services.ledger.transact(_escalate)
     for round_id in late:
         _advance(services, round_id)
+    for ref in _lost(services):
+        _end_lost(services, ref)
     for round_id in settled:
         _settle_one(services, round_id)
 
@@ -89,6 +93,34 @@ def _advance(services: Services, round_id: str) -> None:
     job_id = services.ledger.transact(effect)
     if job_id is not None:
         services.dispatcher.nudge(job_id)
+
+
+def _lost(services: Services) -> list[str]:
+    """Return the models that have masked inputs by the log, and no round that may learn them.
+
+    Such as after a restore to before the round. No person would be looked up in them any more.
+    """
+    with services.reading() as session:
+        models = session.exec(select(Model)).all()
+        masked = [one for one in models if data_of(one.config).in_rounds]
+        idle = [one.ref for one in masked if not _has_round(session, one.ref)]
+    return [ref for ref in idle if masked_inputs(services.ledger, ref)]
+
+
+def _has_round(session: Session, ref: str) -> bool:
+    query = select(Round.id).join(Model, col(Model.id) == col(Round.model_id))
+    unended = query.where(Model.ref == ref, col(Round.state).in_((*STEPS, "summing")))
+    return session.exec(unended).first() is not None
+
+
+def _end_lost(services: Services, ref: str) -> None:
+    """Log that a round failed. Nothing of it can be learned then, whoever hid it."""
+
+    def effect(tx: Transaction) -> None:
+        if not _has_round(tx.session, ref):
+            record_model_event(tx, ref, ROUND_FAILED, {})
+
+    services.ledger.transact(effect)
 
 
 def _settle_one(services: Services, round_id: str) -> None:

@@ -10,6 +10,7 @@ from sqlmodel import Session
 
 from app.ledger.journal import record_model_event
 from app.ledger.transaction import Transaction
+from app.reconcile.model_events import SUMMED
 from app.rounds.steps import close_round
 from app.service.context import Services
 from lethe import canonical
@@ -22,6 +23,7 @@ from workers.families.masked.case import (
     apply_sum,
     counted_round,
     load_case,
+    require_arrived,
     unmask_case,
 )
 from workers.families.masked.transcript import encode_transcript
@@ -51,6 +53,7 @@ def run(job: JobContext) -> JointUpdate:
     outcome = base.method_named(case.method).refit(case.config, [whole])
 
     def finish(tx: Transaction, model: Model) -> None:
+        require_arrived(services.ledger, model.ref, case.inputs)
         row = tx.session.get_one(Round, case.row.id)
         counts = canonical.encode(whole.counts.tolist())
         row.counts_id = services.artifacts.put(tx.session, "counts", counts).id
@@ -58,7 +61,7 @@ def run(job: JobContext) -> JointUpdate:
             sealed = encode_transcript(case.transcript)
             row.transcript_id = services.artifacts.put(tx.session, "round", sealed).id
         close_round(services, tx, row, "done")
-        record_model_event(tx, model.ref, "round.summed", {})
+        record_model_event(tx, model.ref, SUMMED, {})
 
     return JointUpdate(
         base=case.row.plan["version"] or None,

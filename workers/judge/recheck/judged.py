@@ -147,7 +147,7 @@ def _compare_check(
     certified: CheckPart | None, again: CheckPart | None, given: RecheckFiles
 ) -> Line:
     name = _name(certified or again)
-    line = compare(name, check_line(certified), check_line(again))
+    line = _same_check(name, certified, again)
     if line.status == "DIFFERS" or certified is None:
         return line
     spec = check_of(certified.name)
@@ -156,6 +156,14 @@ def _compare_check(
     if certified.name == MODEL_FILE.name and given.model is None:
         return skipped(name, check_line(certified), "give the file with --model")
     return line
+
+
+def _same_check(name: str, stated: CheckPart | None, again: CheckPart | None) -> Line:
+    """Compare all fields of a check but its number; its name is only printed if it differs."""
+    said, found = check_line(stated), check_line(again)
+    if stated is not None and again is not None and stated.name != again.name:
+        said, found = f"{stated.name} {said}", f"{again.name} {found}"
+    return compare(name, said, found)
 
 
 def check_line(check: CheckPart | None) -> str:
@@ -257,9 +265,7 @@ def _other_checks(attempt: AttemptPart, report: Report) -> list[Line]:
     """Return a line for each check that was reported differently."""
     pairs = zip_longest(attempt.checks, report.checks)
     lines = [
-        compare(
-            f"{line_name(attempt)}: {(one or again).name}", check_line(one), check_line(again)
-        )
+        _same_check(f"{line_name(attempt)}: {(one or again).name}", one, again)
         for one, again in pairs
     ]
     return [line for line in lines if line.status == "DIFFERS"]

@@ -10,6 +10,7 @@ from click.testing import CliRunner, Result
 from app.ledger.sequencer import Ledger
 from app.schemas.families.manifests import MANIFESTS
 from app.settings import Settings
+from lethe.client import Client
 from tests.installation import Installation, install
 from tests.schemas import validator
 from tests.small import MODEL, manifest
@@ -53,6 +54,18 @@ def test_each_part_of_a_figure_has_a_line() -> None:
     *_, row, first, second = described(model, [version])
     assert "accuracy 0.8750 (40)" in row
     assert [first, second] == ["version 1 shard 0: 0.8750", "version 1 shard 1: no rows"]
+
+
+def test_a_reason_cannot_repaint_the_terminal(
+    here: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Such as what a script said before it failed."""
+    shown = Client.model
+    said = {"failure": "\x9b8m hidden\u202e"}
+    monkeypatch.setattr(Client, "model", lambda *args: {**shown(*args), **said})
+    done = run("show", "--url", "http://x", MODEL)
+    assert done.exit_code == 0, done.output
+    assert "failure     \ufffd8m hidden\ufffd" in done.output
 
 
 def run(*words: str) -> Result:

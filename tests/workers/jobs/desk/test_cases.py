@@ -12,7 +12,9 @@ from app.ledger.startup import load_issuer
 from app.purge import retention
 from app.service.desk import opening
 from app.service.desk.pending import read_rounds
-from lethe.certificates.case_summary import check_summary
+from lethe import canonical
+from lethe.certificates.bundle import sign_envelope
+from lethe.certificates.case_summary import CasePredicate, build_summary, check_summary
 from lethe.errors import LetheError
 from lethe.identity import digests
 from models import Case
@@ -82,10 +84,25 @@ def test_one_request_covers_two_models_and_gets_one_signed_answer(
     other = installation.caller.http.get(done["parts"][0]["certificate"]).content + b" "
     with pytest.raises(LetheError, match="file 1 is not a certificate"):
         check_summary(signed.content, key.public_key(), [other])
+    swapped = swap_certificates(installation, statement.predicate)
+    with pytest.raises(LetheError, match="file 1 is a certificate about another model"):
+        check_summary(swapped, key.public_key(), files)
     forged = signed.content.replace(b'"sig":"', b'"sig":"AA')
     with pytest.raises(LetheError):
         check_summary(forged, key.public_key())
     installation.check()
+
+
+def swap_certificates(installation: Installation, answer: CasePredicate) -> bytes:
+    """Return what a dishonest service signs: each part with the certificate of the other."""
+    first, second = answer.parts
+    parts = (
+        replace(first, certificate=second.certificate),
+        replace(second, certificate=first.certificate),
+    )
+    key, keyid = load_issuer(installation.services.settings)
+    payload = build_summary(replace(answer, parts=parts))
+    return canonical.encode(sign_envelope(payload, key, keyid))
 
 
 def test_each_kind_of_nothing_gets_its_own_answer(installation: Installation) -> None:

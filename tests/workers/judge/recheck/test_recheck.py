@@ -9,7 +9,12 @@ import numpy as np
 import pytest
 
 from lethe.certificates.evidence import scores_part
-from lethe.certificates.statement import CheckPart, Guarantee
+from lethe.certificates.statement import (
+    CheckPart,
+    Guarantee,
+    read_escalation,
+    write_escalation,
+)
 from tests.workers.judge.empirical_claims import POLICY, noop, simulated
 from tests.workers.judge.recheck.cases import (
     UNMEMORABLE,
@@ -208,6 +213,27 @@ def test_also_what_is_not_computed_again_must_be_as_the_file_says(name: str) -> 
     checks = (*CASE.said.checks[:place], other, *CASE.said.checks[place + 1 :])
     case = certified(CLAIM, ROWS, checks=checks)
     assert differing(recheck(case.said, case.given(model=None))) == {name}
+
+
+def test_a_check_under_the_name_of_another_shows() -> None:
+    """Also of what is not computed again, and of an attempt before."""
+    first, second = CASE.said.checks[3:5]
+    swapped = (replace(first, name=second.name), replace(second, name=first.name))
+    checks = (*CASE.said.checks[:3], *swapped, *CASE.said.checks[5:])
+    case = certified(CLAIM, ROWS, checks=checks)
+    assert differing(recheck(case.said, case.given())) == {
+        f"4 {second.name}",
+        f"5 {first.name}",
+    }
+    honest = escalated(*about(UNMEMORABLE))
+    (attempt,) = read_escalation(honest.said.method.parameters)
+    place = next(at for at, one in enumerate(attempt.checks) if one.passed)
+    other = replace(attempt.checks[place], name="attack-lira")
+    told = (*attempt.checks[:place], other, *attempt.checks[place + 1 :])
+    parameters = dict(honest.said.method.parameters)
+    parameters |= write_escalation([replace(attempt, checks=told)])
+    said = replace(honest.said, method=replace(honest.said.method, parameters=parameters))
+    assert differing(recheck(said, honest.given())) == {"attempt 1: attack-lira"}
 
 
 def test_a_check_left_out_or_added_shows() -> None:

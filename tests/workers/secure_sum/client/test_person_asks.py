@@ -5,16 +5,20 @@ from typing import Any
 
 import numpy as np
 import pytest
+from sqlmodel import Session, select
 
 from app.service.desk import opening
 from app.service.desk.pending import read_rounds
 from lethe.identity import digests
+from models import LogEntry
 from tests.app.api.test_requests import problem
 from tests.installation import Installation
 from tests.small import MODEL
 from tests.workers.jobs.desk.test_people import write
 from tests.workers.secure_sum.client.federation import Masked
 from workers.data.identities import hashed
+from workers.families.masked.case import UNLOGGED
+from workers.families.masked.end import advance_due
 from workers.secure_sum.client.join import Joining
 
 ANN, BOB = "ann@x.org", "bob@x.org"
@@ -109,6 +113,50 @@ def test_no_one_table_hides_the_rows(learned: Masked, statement: str) -> None:
     sent(learned)
     write(installation, statement)
     refused(case(installation, ANN, models=[MODEL]))
+
+
+HIDDEN = (
+    "UPDATE artifacts SET kind = 'x' WHERE kind = 'round-message'",
+    "UPDATE rounds SET state = 'done' WHERE state = 'confirm'",
+)
+
+
+def test_nor_do_two_tables(learned: Masked) -> None:
+    """The log has the message as received until the round ends."""
+    installation = learned.installation
+    round_id, joining = sent(learned)
+    for statement in HIDDEN:
+        write(installation, statement)
+    refused(case(installation, ANN))
+    write(installation, "UPDATE artifacts SET kind = 'round-message' WHERE kind = 'x'")
+    write(installation, "UPDATE rounds SET state = 'confirm' WHERE closed_at IS NULL")
+    learned.take(joining, 2)
+    installation.drain()
+    assert learned.view(round_id)["state"] == "done"
+    assert outcomes(case(installation, ANN)) == ["in progress"]
+
+
+def test_a_round_that_the_log_has_as_ended_is_not_summed(learned: Masked) -> None:
+    """Somebody hides the round until the sweep has it as lost, and a person is looked up."""
+    installation = learned.installation
+    round_id, joining = sent(learned)
+    write(installation, "CREATE TABLE kept AS SELECT id, state FROM rounds")
+    for statement in HIDDEN:
+        write(installation, statement)
+    advance_due(installation.services)
+    advance_due(installation.services)
+    with Session(installation.services.engine) as session:
+        ended = select(LogEntry.ref).where(LogEntry.event == "round.failed")
+        assert session.exec(ended).all() == [MODEL]
+    assert outcomes(case(installation, ANN)) == ["nothing found"]
+    write(installation, "UPDATE artifacts SET kind = 'round-message' WHERE kind = 'x'")
+    write(installation, "UPDATE rounds SET state = 'confirm' WHERE closed_at IS NULL")
+    learned.take(joining, 2)
+    installation.drain()
+    shown = learned.view(round_id)
+    assert (shown["state"], shown["reason"]) == ("failed", UNLOGGED)
+    assert outcomes(case(installation, ANN)) == ["nothing found"]
+    installation.check()
 
 
 def test_a_message_that_comes_during_the_lookup_is_not_missed(
