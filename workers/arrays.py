@@ -146,14 +146,19 @@ def decode_tensors(data: bytes) -> tuple[dict[str, NDArray[Any]], dict[str, Any]
 def parse_tensors(data: bytes) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
     """Return (arrays, metadata) of a file that need not be in the canonical encoding.
 
-    For callers that compare the file with what they would write. Raises one of MALFORMED.
+    For callers that compare the file with what they would write. Raises one of MALFORMED, also
+    if arrays share bytes: a copy for each would make gigabytes of a few hundred kilobytes.
     """
     end = 8 + int.from_bytes(data[:8], "little")
     header = json.loads(data[8:end])
     metadata: dict[str, Any] = json.loads(header.pop("__metadata__")[METADATA_KEY])
     arrays: dict[str, NDArray[Any]] = {}
+    left = len(data) - end
     for name, entry in header.items():
         first, last = entry["data_offsets"]
+        left -= last - first
+        if not 0 <= first <= last or left < 0:
+            raise ValueError("arrays share bytes")
         values = np.frombuffer(data[end + first : end + last], DTYPES[entry["dtype"]])
         native = values.astype(values.dtype.newbyteorder("="))
         arrays[name] = native.reshape(entry["shape"])

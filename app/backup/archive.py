@@ -40,6 +40,9 @@ from models.database.types import utcnow
 BLOCK = 1 << 20  # bytes of a file in memory
 MANIFEST, DATABASE, ARTIFACTS = "manifest.json", "database.jsonl", "artifacts"
 MOST_MANIFEST = 1 << 28  # bytes: two million files
+# Bytes of each file or piece that it names, and how many other values it may have. Shorter
+# values, lists and objects would take up to 25 times their bytes in memory.
+LEAST_ITEM, MOST_OTHERS = 64, 100_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,13 +110,15 @@ def write_manifest(directory: Folder, backup: Backup, files: Mapping[str, str]) 
 def load_manifest(directory: Path | Folder) -> dict[str, Any]:
     """Return the JSON of a manifest, of MOST_MANIFEST bytes at most.
 
-    Whoever writes the directory could have a sparse file of any size read into memory. Raises
-    ValueError, RecursionError, OSError.
+    Whoever writes the directory could have a sparse file of any size read into memory, or one
+    that becomes larger there. Raises ValueError, RecursionError, OSError.
     """
     with opened(directory, MANIFEST) as file:
         data = file.read(MOST_MANIFEST + 1)
     if len(data) > MOST_MANIFEST:
         raise ValueError(f"{MANIFEST} is too long")
+    if sum(map(data.count, (b"[", b"{", b","))) > MOST_OTHERS + len(data) // LEAST_ITEM:
+        raise ValueError(f"{MANIFEST} has more values than one of its length")
     found: dict[str, Any] = json.loads(data)
     return found
 

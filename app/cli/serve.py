@@ -42,6 +42,7 @@ def serve(host: str, port: int, embedded_worker: bool, ready_file: Path | None) 
     import uvicorn
 
     from app import logs, traces
+    from app.api.http.heads import BoundedHeads
     from app.main import create_app
     from app.settings import Settings
 
@@ -62,7 +63,9 @@ def serve(host: str, port: int, embedded_worker: bool, ready_file: Path | None) 
     workers = start_workers(settings.silos) if embedded_worker else []
     try:
         # Access logs would hold request ids, which are capabilities.
-        config = uvicorn.Config(application, log_config=None, access_log=False)
+        config = uvicorn.Config(
+            application, http=BoundedHeads, log_config=None, access_log=False
+        )
         server = uvicorn.Server(config)
         # uvicorn waits for open responses, and a stream would stay open for an hour.
         leave, streams = server.handle_exit, application.state.streams

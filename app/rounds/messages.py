@@ -23,7 +23,7 @@ from app.problems import (
     RoundLengthError,
     RoundMessageError,
 )
-from app.schemas.rounds import BODIES, Body, Kind, Signed
+from app.schemas.rounds import BODIES, MAX_MEMBERS, Body, Kind, Signed
 from lethe import canonical
 from lethe.canonical import NotCanonicalError
 from lethe.signing.keys import PublicKey
@@ -68,6 +68,8 @@ def read_message(
         raise RoundLengthError(f"a message has at most {BESIDE} bytes beside its vector")
     try:
         document = canonical.decode(data)
+        if _is_wide(document):
+            raise NotCanonicalError("an object has more names than a round has members")
         signed = Signed.model_validate(document)
         body = BODIES[step].model_validate(signed.body) if signed.step == step else None
     except (ValidationError, NotCanonicalError, UnicodeDecodeError):
@@ -83,6 +85,23 @@ def read_message(
     if step == "masked" and len(decoded(signed.body["vector"])) != 8 * vector_length(plan):
         raise RoundLengthError(f"the vector must have {vector_length(plan)} entries")
     return StepMessage(data, body)
+
+
+def _is_wide(document: Any) -> bool:
+    """Return whether an object has more names than any object of a message.
+
+    pydantic would keep an error for each of them, and with it hundreds of bytes.
+    """
+    waiting = [document]
+    while waiting:
+        item = waiting.pop()
+        if isinstance(item, dict):
+            if len(item) > MAX_MEMBERS:
+                return True
+            waiting.extend(item.values())
+        elif isinstance(item, list):
+            waiting.extend(item)
+    return False
 
 
 def _check_signature(key: PublicKey, message: bytes, signature: bytes) -> None:

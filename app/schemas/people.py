@@ -66,7 +66,7 @@ class PersonQuery(Wire):
     """The body of POST /v1/people/find. models: null for all."""
 
     person: PersonIdentity
-    models: list[ModelRef] | None = Field(default=None, min_length=1)
+    models: list[ModelRef] | None = Field(default=None, min_length=1, fail_fast=True)
 
 
 class FoundView(Wire):
@@ -132,7 +132,7 @@ class NewCase(Wire):
     """
 
     person: PersonIdentity
-    models: list[ModelRef] | None = Field(default=None, min_length=1)
+    models: list[ModelRef] | None = Field(default=None, min_length=1, fail_fast=True)
     regulation: Regulation = "gdpr"
     ticket: Text
     checked: Text | None = None

@@ -21,7 +21,7 @@ class Scope(Wire):
 
     level: Level
     client: OpaqueId | None = None
-    records: list[OpaqueId] | None = Field(default=None, min_length=1)
+    records: list[OpaqueId] | None = Field(default=None, min_length=1, fail_fast=True)
     subject: OpaqueId | None = None
 
     @model_validator(mode="after")

@@ -137,10 +137,10 @@ class Masked(Wire):
     `statement` is a message of its own, signed, whose step is "statement".
     """
 
-    adds: list[Added]
-    peers: list[KeyId]
+    adds: list[Added] = Field(fail_fast=True)
+    peers: list[KeyId] = Field(fail_fast=True)
     people: dict[PersonKind, str] = Field(max_length=MAX_KINDS)
-    releases: list[OpaqueId]
+    releases: list[OpaqueId] = Field(fail_fast=True)
     statement: Annotated[str, StringConstraints(max_length=2000)]
     vector: str
 

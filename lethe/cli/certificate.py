@@ -321,11 +321,16 @@ def _download(url: str) -> bytes:
     import httpx2
 
     from lethe.certificates.bundle import MAX_BUNDLE, MEDIA_TYPE
+    from lethe.client.core import check_coding
 
-    headers = {"Accept": f"{MEDIA_TYPE}, application/json;q=0.9"}
-    data = b""
+    headers = {
+        "Accept": f"{MEDIA_TYPE}, application/json;q=0.9",
+        "Accept-Encoding": "identity",
+    }
+    data = bytearray()
     try:
         with httpx2.stream("GET", url, headers=headers, timeout=TIMEOUT_S) as answer:
+            check_coding(answer)
             for chunk in answer.iter_bytes():
                 data += chunk
                 if len(data) > MAX_BUNDLE:
@@ -334,8 +339,8 @@ def _download(url: str) -> bytes:
     except (httpx2.HTTPError, httpx2.InvalidURL) as error:
         raise DownloadError(f"the service cannot be reached: {type(error).__name__}") from None
     if status != 200:
-        raise DownloadError(f"the service answered {status}{_problem(data)}")
-    return data
+        raise DownloadError(f"the service answered {status}{_problem(bytes(data))}")
+    return bytes(data)
 
 
 def _problem(data: bytes) -> str:

@@ -10,7 +10,7 @@ import httpx2
 from lethe.client import calls
 from lethe.client.answers import parse_problem
 from lethe.client.calls import ANSWER, Call
-from lethe.client.core import Conversation, Pause, Send
+from lethe.client.core import Conversation, Pause, Send, check_coding
 from lethe.client.errors import AnswerError
 from lethe.client.events import EventParser, StreamEvent
 from lethe.client.operations import Listing, Operations, named_after
@@ -142,6 +142,7 @@ class AsyncClient:
                     async for chunk in response.aiter_bytes():
                         reader.add(chunk)
                     raise parse_problem(reader.whole())
+                check_coding(response)
                 async for text in response.aiter_text():
                     for event in parser.feed(text):
                         yield event

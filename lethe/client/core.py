@@ -45,12 +45,14 @@ class Reader:
     """Reads an answer up to a limit: a hostile service must not fill the caller's memory."""
 
     def __init__(self, response: httpx2.Response, most: int) -> None:
+        """Begin. Raises AnswerError: as `check_coding`."""
+        check_coding(response)
         self._response = response
         self._most = most if response.is_success else min(most, REFUSAL)
         self._data = bytearray()
 
     def add(self, chunk: bytes) -> None:
-        """Add a chunk of the decoded body.
+        """Add a chunk of the body.
 
         Raises AnswerError: the answer exceeds its maximum size.
         """
@@ -60,7 +62,7 @@ class Reader:
 
     def whole(self) -> httpx2.Response:
         """Return the response with its body in memory."""
-        spent = ("content-encoding", "content-length", "transfer-encoding")
+        spent = ("content-length", "transfer-encoding")
         headers = [
             (name, value)
             for name, value in self._response.headers.multi_items()
@@ -71,6 +73,19 @@ class Reader:
             headers=headers,
             content=bytes(self._data),
             request=self._response.request,
+        )
+
+
+def check_coding(response: httpx2.Response) -> None:
+    """Raise AnswerError if an answer is compressed, which `build` forbids.
+
+    A few kilobytes of codings within codings unpack for hours without a byte to count, and what
+    follows the end of a compressed body is kept and not counted.
+    """
+    if response.headers.get("content-encoding", "identity").strip().lower() != "identity":
+        raise AnswerError(
+            "the service's answer is compressed, which was not asked for: have the proxy in "
+            "front of it heed Accept-Encoding"
         )
 
 
@@ -121,7 +136,7 @@ class Core:
         # httpx2 normalises the URL (case of the host, default port); sign the normalised one,
         # or the service would verify another target URI.
         url = httpx2.URL(self._base + call.path, params=call.query or None)
-        # With compression, a kilobyte could expand to a megabyte.
+        # `check_coding` refuses anything else.
         headers = {"User-Agent": "lethe-client", "Accept-Encoding": "identity", **call.headers}
         signs = call.auth == "either" and (self._private_key is not None or not self._token)
         if signs or call.auth == "signature":

@@ -25,7 +25,8 @@ class EventParser:
     """Parses pieces of a stream into events."""
 
     def __init__(self) -> None:
-        self._rest = ""
+        self._rest: list[str] = []  # pieces of the incomplete line, joined once
+        self._length = 0  # of these pieces
         self._fields: dict[str, str] = {}
         self._size = 0  # of the incomplete event
 
@@ -34,9 +35,13 @@ class EventParser:
 
         Raises AnswerError: a line or an event is too long, or its data is not a JSON object.
         """
-        lines = (self._rest + text).split("\n")
-        self._rest = lines.pop()
-        if len(self._rest) > MOST:
+        *lines, rest = text.split("\n")
+        if lines:
+            lines[0] = "".join((*self._rest, lines[0]))
+            self._rest, self._length = [], 0
+        self._rest.append(rest)
+        self._length += len(rest)
+        if self._length > MOST:
             raise AnswerError("the service's stream has a line without end")
         for line in lines:
             line = line.removesuffix("\r")

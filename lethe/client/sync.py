@@ -10,7 +10,7 @@ import httpx2
 from lethe.client import calls
 from lethe.client.answers import Document, parse_problem
 from lethe.client.calls import ANSWER, Call
-from lethe.client.core import Conversation, Pause, Send
+from lethe.client.core import Conversation, Pause, Send, check_coding
 from lethe.client.errors import AnswerError
 from lethe.client.events import EventParser, StreamEvent
 from lethe.client.operations import Listing, Operations, as_it_is, named_after
@@ -162,6 +162,7 @@ class Client:
                     for chunk in response.iter_bytes():
                         reader.add(chunk)
                     raise parse_problem(reader.whole())
+                check_coding(response)
                 for text in response.iter_text():
                     yield from parser.feed(text)
         except httpx2.HTTPError as error:

@@ -17,6 +17,7 @@ from lethe.canonical import NotCanonicalError, decode, encode
 from lethe.estimators.errors import EstimatorInputError
 
 MAGIC = b"lethe/model/v1\0\n"
+MOST_DIMENSIONS = 8  # a product of thousands of large numbers takes minutes
 _TYPES = frozenset({"|u1", "<u2", "<u4", "<i2", "<i4", "<i8", "<f8", "<f4"})
 
 
@@ -51,7 +52,8 @@ def _unpacked(data: bytes, kinds: Sequence[str]) -> tuple[dict[str, Any], list[N
         raise ValueError("another kind of file")
     arrays = []
     for name, shape in header.pop("arrays"):
-        if name not in _TYPES or not all(type(n) is int and n >= 0 for n in shape):
+        known = name in _TYPES and len(shape) <= MOST_DIMENSIONS
+        if not known or not all(type(n) is int and n >= 0 for n in shape):
             raise ValueError("an array of no known type or shape")
         size = prod(shape) * np.dtype(name).itemsize
         arrays.append(np.frombuffer(data[end : end + size], name).reshape(shape))

@@ -4,20 +4,26 @@ import queue
 import threading
 import time
 import weakref
-from collections.abc import Callable
+import zlib
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from lethe.errors import LetheError
 from lethe.log.note import MAX_NOTE
 from lethe.log.tiles import MAX_BUNDLE, parse_tile_path
 
+if TYPE_CHECKING:
+    from httpx2 import Response
+
 CHECKPOINT, TRUST_ROOT = "checkpoint", "trust-root"
 MAX_TRUST_ROOT = 1 << 20  # bytes; one of a log with ten rotations has about 20,000
 TIMEOUT_S = 30.0  # for each connect, read and write; a bundle is at most 17 MB
 WHOLE_S = 60.0  # for a file, plus a second for each PACE bytes received
 PACE = 16 * 1024
+PIECE = 1 << 20  # bytes that are unpacked at a time
 
 Fetch = Callable[[str], bytes]
 
@@ -112,7 +118,9 @@ class _HttpFetch:
         if not parts.hostname or parts.query or parts.fragment:
             raise LogUnreachableError("a log's URL is a prefix: without query or fragment")
         self._prefix = url.rstrip("/")
-        self._new_client = partial(httpx2.Client, timeout=TIMEOUT_S)
+        self._new_client = partial(
+            httpx2.Client, timeout=TIMEOUT_S, headers={"Accept-Encoding": "gzip, identity"}
+        )
         # RuntimeError: the client was closed because a concurrent read took too long.
         self._errors = (httpx2.HTTPError, httpx2.InvalidURL, RuntimeError)
         self._connect()
@@ -166,7 +174,7 @@ class _HttpFetch:
                         f"{path}: the server answered {response.status_code}, not 200",
                         path=path,
                     )
-                for chunk in response.iter_bytes():
+                for chunk in _unpacked(response, path):
                     data += chunk
                     _require_limit(path, len(data), limit)
         except self._errors as error:
@@ -175,3 +183,33 @@ class _HttpFetch:
                 path=path,
             ) from None
         return bytes(data)
+
+
+def _unpacked(response: "Response", path: str) -> Iterator[bytes]:
+    """Yield a body as it arrives, at most PIECE bytes at a time if it was compressed.
+
+    A log may compress without being asked, by gzip alone (C2SP tlog-tiles). The library would
+    also unpack codings within codings, of which a few kilobytes take hours without a byte to
+    count, and keep without counting whatever follows the end of a compressed body.
+
+    Raises LogUnreachableError: compressed otherwise, or not one whole gzip member.
+    """
+    coding = response.headers.get("content-encoding", "identity").strip().lower()
+    if coding == "identity":
+        yield from response.iter_raw()
+        return
+    unpacking = zlib.decompressobj(wbits=16 + zlib.MAX_WBITS)
+    refused = LogUnreachableError(f"{path}: the answer is not compressed as gzip", path=path)
+    if coding != "gzip":
+        raise refused
+    try:
+        for data in response.iter_raw():
+            while part := unpacking.decompress(data, PIECE):
+                yield part
+                data = unpacking.unconsumed_tail
+            if unpacking.unused_data:
+                raise refused
+    except zlib.error:
+        raise refused from None
+    if not unpacking.eof:
+        raise refused

@@ -31,6 +31,9 @@ TYPES = ("Email", "Phone", "MAID", "CTVID", "NDZ", "NameVIN")
 MAX_FILE = 256 * 2**20  # bytes of the ZIP
 MAX_LISTS = 16
 MAX_ROWS = 2_000_000  # of all lists: their work items are held in memory, 100 bytes each
+MANY = f"the archive has more than {MAX_LISTS} files"
+CENTRAL_HEADER = b"PK\x01\x02"  # of each entry of a directory, APPNOTE.TXT section 4.3.12
+BLOCK = 1 << 20  # bytes
 DAMAGED = "the file is not a ZIP archive, or it is damaged: download it again"
 MAX_LINE = 100  # bytes; a row has 58, and one of Removed 66 at most
 _NAME = re.compile(
@@ -103,6 +106,8 @@ def checked(path: Path) -> Iterator[Lists]:
 def _opened(file: BinaryIO) -> Iterator[zipfile.ZipFile]:
     if file.seek(0, 2) > MAX_FILE:
         raise DropError(f"a download has at most {MAX_FILE} bytes")
+    if _entries(file) > 2 * MAX_LISTS:  # packed data may look like an entry
+        raise DropError(MANY)
     try:
         with zipfile.ZipFile(file) as archive:
             yield archive
@@ -120,11 +125,21 @@ def _opened(file: BinaryIO) -> Iterator[zipfile.ZipFile]:
         raise DropError(DAMAGED) from None
 
 
+def _entries(file: BinaryIO) -> int:
+    """Return an upper bound of the entries in the directory, before each becomes an object."""
+    file.seek(0)
+    found, before = 0, b""
+    while part := file.read(BLOCK):
+        found += (before + part).count(CENTRAL_HEADER)
+        before = part[-len(CENTRAL_HEADER) + 1 :]
+    return found
+
+
 def _types(archive: zipfile.ZipFile) -> dict[str, str]:
     """Return the type of each list by its name."""
     members = archive.infolist()
     if len(members) > MAX_LISTS:
-        raise DropError(f"the archive has more than {MAX_LISTS} files")
+        raise DropError(MANY)
     found: dict[str, str] = {}
     for member in members:
         match = _NAME.fullmatch(member.filename)

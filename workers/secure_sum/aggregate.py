@@ -118,29 +118,32 @@ def unmask(plan: RoundPlan, found: Transcript) -> Aggregate:
             "perhaps without the members that dropped out"
         )
     total = np.zeros(plan.length, dtype=np.uint64)
+    doubted: set[str] = set()  # members that revealed a wrong share
     for member in found.survivors:
         total += found.masked[member].vector
-        seed = _self_seed(plan, found, member)
+        seed = _self_seed(plan, found, member, doubted)
         add_mask(total, self_key(plan, seed, member), -1)
     for absent in found.dropped:
-        secret = mask_key(_mask_seed(plan, found, absent), plan, absent)
+        secret = mask_key(_mask_seed(plan, found, absent, doubted), plan, absent)
         for member in found.survivors:
             key = pair_key(plan, secret, absent, member, found.advertised[member].mask)
             add_mask(total, key, -pair_sign(member, absent))
     return Aggregate(total, tuple(found.survivors), tuple(found.dropped))
 
 
-def _self_seed(plan: RoundPlan, found: Transcript, member: str) -> bytes:
+def _self_seed(plan: RoundPlan, found: Transcript, member: str, doubted: set[str]) -> bytes:
     shares = {sender: reveal.self_shares[member] for sender, reveal in found.revealed.items()}
     wanted = found.advertised[member].commitment
-    return combine(plan, shares, lambda seed: commit_self_seed(seed, plan, member) == wanted)
+    return combine(
+        plan, shares, lambda seed: commit_self_seed(seed, plan, member) == wanted, doubted
+    )
 
 
-def _mask_seed(plan: RoundPlan, found: Transcript, absent: str) -> bytes:
+def _mask_seed(plan: RoundPlan, found: Transcript, absent: str, doubted: set[str]) -> bytes:
     shares = {sender: reveal.mask_shares[absent] for sender, reveal in found.revealed.items()}
     wanted = found.advertised[absent].mask
     return combine(
-        plan, shares, lambda seed: public_bytes(mask_key(seed, plan, absent)) == wanted
+        plan, shares, lambda seed: public_bytes(mask_key(seed, plan, absent)) == wanted, doubted
     )
 
 

@@ -32,11 +32,16 @@ def split(plan: RoundPlan, secret: bytes) -> dict[str, bytes]:
 
 
 def combine(
-    plan: RoundPlan, shares: Mapping[str, bytes], is_secret: Callable[[bytes], bool]
+    plan: RoundPlan,
+    shares: Mapping[str, bytes],
+    is_secret: Callable[[bytes], bool],
+    doubted: set[str],
 ) -> bytes:
     """Return the secret of shares (by holder), recognised by `is_secret`.
 
-    With spare shares, a wrong one is skipped.
+    With spare shares, a wrong one is skipped, and its holder added to `doubted`. Shares of
+    those holders are used last: a member that lies about every secret would have each tried up
+    to MAX_TRIES times.
 
     Raises:
         TooFewSurvivorsError: Fewer shares than the threshold.
@@ -47,12 +52,14 @@ def combine(
             f"{len(shares)} shares of a secret and {plan.threshold} are needed: open a new "
             "round, perhaps without the members that dropped out"
         )
-    points = sorted((plan.index(holder), share) for holder, share in shares.items())
-    if any(len(share) != SEED_BYTES for _, share in points):
+    if any(len(share) != SEED_BYTES for share in shares.values()):
         raise WrongLengthError("a share has not the length of a share")
-    for subset in islice(combinations(points, plan.threshold), MAX_TRIES):
-        secret = Shamir.combine(list(subset), ssss=False)
+    holders = sorted(shares, key=lambda holder: (holder in doubted, plan.index(holder)))
+    for subset in islice(combinations(holders, plan.threshold), MAX_TRIES):
+        points = [(plan.index(holder), shares[holder]) for holder in subset]
+        secret = Shamir.combine(points, ssss=False)
         if is_secret(secret):
+            doubted.update(set(holders[: plan.threshold]) - set(subset))
             return secret
     raise MaskMismatchError(
         "shares do not make the secret that its owner advertised: a member sent wrong ones; "

@@ -82,6 +82,33 @@ serve.serve(["--port", "0", "--embedded-worker", "--ready-file", {str(tmp_path /
         os.kill(worker, 0)
 
 
+def test_the_server_bounds_the_heads_of_requests(monkeypatch: pytest.MonkeyPatch) -> None:
+    import uvicorn
+
+    import app.main
+    from app import logs, traces
+    from app.api.http.heads import BoundedHeads
+
+    class ReadyError(Exception):
+        pass
+
+    def configured(*_: Any, **options: Any) -> None:
+        assert options["http"] is BoundedHeads
+        raise ReadyError
+
+    for place, name in ((logs, "configure"), (traces, "configure"), (serve.gc, "freeze")):
+        monkeypatch.setattr(place, name, lambda *_: None)
+    monkeypatch.setattr(serve, "share_heaps", lambda: None)
+    monkeypatch.setattr(sys, "setswitchinterval", lambda _: None)
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
+    monkeypatch.setattr(app.main, "create_app", lambda: None)
+    monkeypatch.setattr(uvicorn, "Config", configured)
+    listener = serve.listen("127.0.0.1", 0)
+    monkeypatch.setattr(serve, "listen", lambda *_: listener)
+    with listener, pytest.raises(ReadyError):
+        serve.serve.callback("127.0.0.1", 0, False, None)  # type: ignore[misc]
+
+
 def test_answers_do_not_wait_for_the_acknowledgement_of_their_head() -> None:
     with (
         serve.listen("127.0.0.1", 0) as listener,

@@ -1,5 +1,6 @@
 """`lethe certificate get`: a file from a service, as it came, or a named error."""
 
+import gzip
 import json
 import threading
 from collections.abc import Iterator
@@ -12,6 +13,7 @@ from click.testing import Result
 
 from lethe.certificates.bundle import MAX_BUNDLE
 from lethe.cli.certificate import DownloadError
+from lethe.client.errors import AnswerError
 from tests.lethe.certificates.build import CERTIFICATE_ID, Certified, Office
 from tests.lethe.cli.certificates import run
 
@@ -20,6 +22,7 @@ class Service(ThreadingHTTPServer):
     """Answers every GET with one prepared response and remembers what was asked."""
 
     answer: tuple[int, bytes] = (200, b"")
+    coding = ""
     asked: list[tuple[str, str]]
 
 
@@ -30,6 +33,8 @@ class Handler(BaseHTTPRequestHandler):
         status, body = self.server.answer
         self.send_response(status)
         self.send_header("Content-Length", str(len(body)))
+        if self.server.coding:
+            self.send_header("Content-Encoding", self.server.coding)
         self.end_headers()
         self.wfile.write(body)
 
@@ -96,6 +101,17 @@ def test_another_answer_is_an_error_and_writes_nothing(
     assert message in result.exception.detail
     assert "\x1b" not in result.exception.detail
     assert not out.exists()
+
+
+def test_a_compressed_answer_is_refused_unread(
+    service: Service, certified: Certified, tmp_path: Path
+) -> None:
+    packed = gzip.compress(gzip.compress(certified.bundle))
+    service.answer, service.coding = (200, packed), "gzip, gzip"
+    result = get(service, "--out", tmp_path / "out.json")
+    assert isinstance(result.exception, AnswerError)
+    assert "compressed" in result.exception.detail
+    assert not (tmp_path / "out.json").exists()
 
 
 @pytest.mark.parametrize("url", ["http://127.0.0.1:9", "nonsense", "http://[", "ftp://x"])

@@ -59,19 +59,30 @@ def test_an_endless_answer_is_refused_without_threads_too() -> None:
     assert body.taken <= ANSWER + CHUNK
 
 
-def test_what_is_compressed_is_counted_as_it_unpacks() -> None:
-    import gzip
+@pytest.mark.parametrize("status", [200, 404])
+@pytest.mark.parametrize("coding", ["gzip", "br", "gzip, gzip, gzip", "identity, gzip"])
+def test_a_compressed_answer_is_refused_unread(status: int, coding: str) -> None:
+    """It could unpack for hours without a byte, or go on uncounted after its end."""
+    body = Endless()
 
     def answer(request: httpx2.Request) -> httpx2.Response:
         assert request.headers["accept-encoding"] == "identity"
-        body = gzip.compress(b" " * (ANSWER + 1))
-        return httpx2.Response(200, headers={"content-encoding": "gzip"}, content=body)
+        return httpx2.Response(status, headers={"content-encoding": coding}, stream=body)
 
-    with (
-        Client(BASE, transport=httpx2.MockTransport(answer)) as client,
-        pytest.raises(AnswerError),
-    ):
-        client.status("x")
+    async def ask() -> None:
+        async with AsyncClient(BASE, transport=httpx2.MockTransport(answer)) as client:
+            with pytest.raises(AnswerError, match="compressed"):
+                await client.status("x")
+            with pytest.raises(AnswerError, match="compressed"):
+                [one async for one in client.events("x")]
+
+    with Client(BASE, transport=httpx2.MockTransport(answer)) as client:
+        with pytest.raises(AnswerError, match="compressed"):
+            client.status("x")
+        with pytest.raises(AnswerError, match="compressed"):
+            list(client.events("x"))
+    asyncio.run(ask())
+    assert body.taken == 0
 
 
 def test_a_good_answer_arrives_whole(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,6 +13,7 @@ from sklearn.linear_model import Ridge, RidgeClassifier
 from sklearn.model_selection import train_test_split
 from sklearn.naive_bayes import GaussianNB, MultinomialNB
 
+from lethe.canonical import encode
 from lethe.estimators import (
     ExactForestClassifier,
     ExactForestRegressor,
@@ -203,6 +204,16 @@ def test_the_rows_with_a_weight_cannot_all_leave(maker: Any) -> None:
         model.unlearn([0])
     assert model.model_bytes() == before
     assert model.retained_ids_ == ["0", "1", "2"]
+
+
+def test_a_shape_of_many_numbers_is_refused_unmultiplied(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    head = encode({"kind": "x", "arrays": [["|u1", [2**53 - 1] * 9]]})
+    data = container.MAGIC + len(head).to_bytes(4, "little") + head
+    monkeypatch.setattr(container, "prod", lambda _: pytest.fail("multiplied"))
+    with pytest.raises(EstimatorInputError):
+        container.unpack(data, "x")
 
 
 def test_a_container_is_read_back_and_no_other_kind() -> None:

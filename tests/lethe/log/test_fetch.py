@@ -4,6 +4,7 @@ import gzip
 import socket
 import threading
 import time
+import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -136,12 +137,43 @@ def not_gzip(handler: BaseHTTPRequestHandler) -> None:
     reply(handler, 200, FILES["checkpoint"], Content_Encoding="gzip")
 
 
+def not_to_its_end(handler: BaseHTTPRequestHandler) -> None:
+    reply(handler, 200, gzip.compress(FILES["checkpoint"])[:-1], Content_Encoding="gzip")
+
+
+def beyond_its_end(handler: BaseHTTPRequestHandler) -> None:
+    body = gzip.compress(FILES["checkpoint"]) + b"x"
+    reply(handler, 200, body, Content_Encoding="gzip")
+
+
+def twice_compressed(handler: BaseHTTPRequestHandler) -> None:
+    body = gzip.compress(gzip.compress(FILES["checkpoint"]))
+    reply(handler, 200, body, Content_Encoding="gzip, gzip")
+
+
+def otherwise_compressed(handler: BaseHTTPRequestHandler) -> None:
+    body = zlib.compress(FILES["checkpoint"])
+    reply(handler, 200, body, Content_Encoding="deflate")
+
+
 def not_http(handler: BaseHTTPRequestHandler) -> None:
     handler.wfile.write(b"log.example\n\n")
 
 
 @pytest.mark.parametrize(
-    "answer", [failing, refusing, redirecting, hanging_up, not_gzip, not_http]
+    "answer",
+    [
+        failing,
+        refusing,
+        redirecting,
+        hanging_up,
+        not_gzip,
+        not_to_its_end,
+        beyond_its_end,
+        twice_compressed,
+        otherwise_compressed,
+        not_http,
+    ],
 )
 def test_a_server_that_fails_gives_no_verdict(answer: Answer) -> None:
     with serving(answer) as url, pytest.raises(LogUnreachableError) as caught:
@@ -198,6 +230,21 @@ def test_a_server_that_dripped_keeps_no_connection_and_no_thread(
                 return
             time.sleep(0.1)
     pytest.fail("a thread reads on")
+
+
+def test_a_compressed_file_is_unpacked_a_piece_at_a_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(reading, "PIECE", 1000)
+    checked = []
+    monkeypatch.setattr(reading, "_require_limit", lambda _, size, limit: checked.append(size))
+
+    def large(handler: BaseHTTPRequestHandler) -> None:
+        reply(handler, 200, gzip.compress(bytes(100_000)), Content_Encoding="gzip")
+
+    with serving(large) as url:
+        assert fetch_from(url)("checkpoint") == bytes(100_000)
+    assert checked == list(range(1000, 101_000, 1000))
 
 
 def test_nobody_listening_gives_no_verdict() -> None:

@@ -145,6 +145,18 @@ def test_archives_that_are_none_or_hide_something_are_refused(tmp_path: Path) ->
             pass
 
 
+def test_a_directory_of_many_entries_is_refused_before_it_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = [f"2026080{day}_{broker}_Email.csv" for day in range(1, 5) for broker in range(10)]
+    file = archive(tmp_path / "x.zip", *[(name, listed()) for name in names])
+    monkeypatch.setattr(zipfile, "ZipFile", lambda _: pytest.fail("the directory is read"))
+    for block in (drop_lists.BLOCK, 7):
+        monkeypatch.setattr(drop_lists, "BLOCK", block)
+        with pytest.raises(DropError, match="more than 16 files"), checked(file):
+            pass
+
+
 def test_an_encrypted_list_is_refused(tmp_path: Path) -> None:
     data = bytearray(archive(tmp_path / "x.zip", (EMAIL, listed("a"))).read_bytes())
     central = data.index(b"PK\x01\x02")

@@ -76,12 +76,12 @@ def test_any_threshold_of_shares_makes_the_secret_and_fewer_make_nothing() -> No
     plan = plan_of(5, 4)
     secret = random.Random(1).randbytes(16)
     shares = split(plan, secret)
-    assert combine(plan, shares, secret.__eq__) == secret
+    assert combine(plan, shares, secret.__eq__, set()) == secret
     del shares["member-0"]
-    assert combine(plan, shares, secret.__eq__) == secret
+    assert combine(plan, shares, secret.__eq__, set()) == secret
     del shares["member-3"]
     with pytest.raises(TooFewSurvivorsError):
-        combine(plan, shares, lambda _: True)
+        combine(plan, shares, lambda _: True, set())
 
 
 def test_a_share_at_anothers_place_is_wrong() -> None:
@@ -91,7 +91,7 @@ def test_a_share_at_anothers_place_is_wrong() -> None:
     shares["member-0"], shares["member-1"] = shares["member-1"], shares["member-0"]
     del shares["member-2"]
     with pytest.raises(MaskMismatchError):
-        combine(plan, shares, secret.__eq__)
+        combine(plan, shares, secret.__eq__, set())
 
 
 @pytest.mark.parametrize("size", [0, 15, 17])
@@ -100,7 +100,7 @@ def test_shares_and_secrets_of_other_lengths(size: int) -> None:
     with pytest.raises(WrongLengthError):
         split(plan, bytes(size))
     with pytest.raises(WrongLengthError):
-        combine(plan, {"member-0": bytes(size), "member-1": bytes(16)}, lambda _: True)
+        combine(plan, {"member-0": bytes(size), "member-1": bytes(16)}, lambda _: True, set())
 
 
 def chacha20(key: bytes, words: int) -> list[int]:

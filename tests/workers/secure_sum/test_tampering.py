@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from Crypto.Protocol.SecretSharing import Shamir
 
 from tests.workers.secure_sum.rounds import Play, plain_sum, plan_of, random_inputs, stand_by
 from workers.secure_sum import messages
@@ -78,7 +79,17 @@ def test_a_wrong_share_among_just_enough_is_a_mismatch(play: Play, which: str) -
         play.aggregate()
 
 
-def test_a_wrong_share_among_more_than_enough_is_passed_over() -> None:
+def test_a_wrong_share_among_more_than_enough_is_passed_over(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    tried = []
+    combine = Shamir.combine
+
+    def counted(points: list[Any], **how: Any) -> bytes:
+        tried.append(points)
+        return bytes(combine(points, **how))
+
+    monkeypatch.setattr(Shamir, "combine", counted)
     plan = plan_of(5, 3)
     inputs = random_inputs(plan, 4)
     play = Play(plan, inputs).run()
@@ -91,6 +102,8 @@ def test_a_wrong_share_among_more_than_enough_is_passed_over() -> None:
     lie(play, play.revealed, "member-0", change)
     found = play.aggregate()
     assert np.array_equal(found.vector, plain_sum(plan, inputs, plan.members))
+    # The six triples with member-0, and the first one without; then its shares come last.
+    assert len(tried) == 7 + len(plan.members) - 1
 
 
 def test_shares_that_were_lies_from_the_start_are_a_mismatch(play: Play) -> None:

@@ -38,6 +38,9 @@ PATHS: Mapping[str, str] = {
     **PARTS,
 }
 TREE = "sklearn.tree._tree.Tree"
+MOST_LISTED = (
+    1 << 26
+)  # bytes of an array of texts, each padded to the longest that fits its type
 # Attributes of the fit that prediction does not use: threads, generators, losses (recreated
 # on reading) and arrays with an entry for each training row.
 LEFT_OUT = frozenset(
@@ -250,6 +253,8 @@ def _read_items(content: Any, arrays: Mapping[str, NDArray[Any]]) -> NDArray[Any
     shape, dtype, items = content
     if np.dtype(dtype).kind not in "OU":
         raise ArtifactError("the file of a recipe lists what is a tensor")
+    if len(items) * np.dtype(dtype).itemsize > MOST_LISTED:
+        raise ArtifactError("the file of a recipe pads its texts to more than they can have")
     found = np.empty(len(items), dtype=dtype)
     for place, one in enumerate(items):
         found[place] = _read(one, arrays)

@@ -145,6 +145,18 @@ def test_a_file_that_was_tampered_with_is_not_read() -> None:
         decode(data[:-1])
 
 
+def test_texts_are_not_padded_to_gigabytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    estimator = build(Recipe((TREE,), 0, None), 1)
+    estimator.planted = np.array(["a", "bc"], "<U4")
+    data = encode(FittedRecipe(Recipe((TREE,), 0, None), 4, (0,), estimator))
+    padded = changed(data, '"<U4"', '"<U400000000"')
+    read = decode(data).estimator.planted
+    assert (read == estimator.planted).all()
+    monkeypatch.setattr(np, "empty", lambda *_, **__: pytest.fail("padded"))
+    with pytest.raises(ArtifactError, match="pads its texts"):
+        decode(padded)
+
+
 @pytest.mark.parametrize(
     ("name", "field"),
     [
