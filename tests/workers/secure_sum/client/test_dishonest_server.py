@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from app.rounds import steps
-from tests.installation import Installation
+from tests.installation import Installation, head
 from tests.workers.secure_sum.client.federation import Masked
 from tests.workers.secure_sum.client.test_masked_model import FOUR, erase_records
 from tests.workers.secure_sum.rounds import Play, plan_of, random_inputs
@@ -68,6 +68,34 @@ def test_rows_that_are_said_to_be_held_are_not_believed(fresh: Masked) -> None:
             SecrecyError, match="holds 8 records that this member has no record"
         ):
             one.step()
+
+
+class Coarse(Lying):
+    """Shows the model as the plan has it, and then with steps that make every feature zero."""
+
+    def __init__(self, joining: Joining) -> None:
+        super().__init__(joining, lambda work: None)
+        self._shown = 0
+
+    def manifest(self, ref: str) -> dict[str, Any]:
+        self._shown += 1
+        found = dict(self._honest.manifest(ref))
+        if self._shown > 1:
+            found["exponents"] = [100] * len(found["exponents"])
+        return found
+
+
+def test_each_member_uses_the_description_that_it_compared_with_the_plan(
+    fresh: Masked,
+) -> None:
+    """With coarser steps for four of five, the sum of the features would be the fifth's."""
+    round_id, joining = started(fresh, *FIVE)
+    for one in joining[:4]:
+        one.service = Coarse(one)  # type: ignore[assignment]
+    fresh.take(joining)
+    fresh.installation.drain()
+    assert fresh.view(round_id)["state"] == "done"
+    assert head(fresh.installation) == fresh.head_without(set())
 
 
 @pytest.mark.parametrize("lying", [False, True], ids=["honest", "lying"])
