@@ -96,6 +96,13 @@ class Verdict:
     statement: Statement | None
     unmet: bool = False
 
+    def __bool__(self) -> bool:
+        """Raise TypeError: `if verify(...)` would accept every file, or a failed removal."""
+        raise TypeError(
+            "a verdict is no truth value: compare result with PASS, and then read "
+            "statement.predicate.result"
+        )
+
     @property
     def outcome(self) -> Outcome:
         """Why it is FAIL: not authentic, or genuine and not what was required of it."""

@@ -40,7 +40,14 @@ from workers.secure_sum.messages import (
 from workers.secure_sum.plan import RoundPlan
 from workers.secure_sum.shares import open_shares, seal_shares, split
 from workers.secure_sum.signing import Roster, SigningKey
-from workers.secure_sum.vector import Vector, add_mask, pair_key, pair_sign, self_key
+from workers.secure_sum.vector import (
+    Vector,
+    add_mask,
+    pair_key,
+    pair_sign,
+    self_key,
+    without_sign,
+)
 
 Kind = TypeVar("Kind", Advertisement, Statement, Confirmation)
 
@@ -203,11 +210,12 @@ class Member:
             add_mask(masked, key, pair_sign(self.name, peer))
         self._held |= held
         content = b"lethe/masked-round/content/v1\0" + self.plan.model.encode() + b"\0"
+        moved = without_sign(vector, len(adds), len(releases)).astype("<u8").tobytes()
         self._stated = Statement(
             len(adds),
             len(releases),
             messages.input_digest(masked),
-            hmac.digest(self._secret, content + vector.astype("<u8").tobytes(), "sha256"),
+            hmac.digest(self._secret, content + moved, "sha256"),
             messages.seen_digest(self.peers, self._held),
         )
         statement = messages.sign_message(self.plan, self.name, self._stated, self._key)

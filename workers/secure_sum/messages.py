@@ -83,7 +83,8 @@ class Statement:
     """A member's signed statement to its peers about its masked input, inside that message.
 
     added, released: numbers of records. input: SHA-256 of the masked vector as sent. content:
-    32 bytes, equal in two rounds exactly if the unmasked vectors are. seen: as `seen_digest`.
+    32 bytes, equal in two rounds exactly if the unmasked vectors are equal or opposite. seen:
+    as `seen_digest`.
     """
 
     step: ClassVar[str] = "statement"

@@ -72,6 +72,17 @@ def from_vector(vector: Vector, dimension: int, classes: int) -> Sums:
     return Sums(gram, moment, entries[-c - 1 : -1].copy(), int(entries[-1]))
 
 
+def without_sign(vector: Vector, added: int, released: int) -> Vector:
+    """Return the vector or its negative, the same for both.
+
+    added, released: the numbers of records behind it, which the negative has exchanged.
+    """
+    negative = np.negative(vector)  # modulo 2^64
+    if added == released:
+        return min(vector, negative, key=lambda one: one.astype("<u8").tobytes())
+    return vector if added > released else negative
+
+
 # Masks: y_u = x_u + PRG(b_u) + Σ_{v>u} PRG(k_uv) - Σ_{v<u} PRG(k_uv)  (mod 2^64).
 #
 # Bonawitz et al., Practical Secure Aggregation (CCS 2017), section 4.0.1 for the pairwise masks

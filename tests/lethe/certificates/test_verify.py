@@ -87,6 +87,13 @@ def test_a_genuine_certificate_passes_nine_steps() -> None:
     assert verdict.statement.predicate == CERTIFIED.predicate
 
 
+@pytest.mark.parametrize("data", [b"{}", CERTIFIED.bundle])
+def test_a_verdict_is_no_truth_value(data: bytes) -> None:
+    """An object is true by default, also one that says FAIL."""
+    with pytest.raises(TypeError, match="compare result with PASS"):
+        assert CERTIFIED.verify(data)
+
+
 def test_what_nobody_asked_for_says_so() -> None:
     verdict = CERTIFIED.verify(model=None, evidence=None)
     assert verdict.result == "PASS"

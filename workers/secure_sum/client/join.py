@@ -47,6 +47,7 @@ class Joining:
     say: Say = lambda _: None
     plan: RoundPlan | None = None
     member: Member | None = None
+    manifest: Document | None = None  # as compared with the plan
     taken: set[str] = field(default_factory=set)
 
     def run(self, *, timeout: float | None = None, pause: float = PAUSE_S) -> Document:
@@ -121,7 +122,9 @@ class Joining:
         if plan.round_id != self.round_id or self.plan not in (None, plan):
             raise PlanError("the service shows another plan than before: leave this round")
         if self.member is None:
-            check_manifest(plan, self.service.manifest(plan.model))
+            manifest = self.service.manifest(plan.model)
+            check_manifest(plan, manifest)
+            self.manifest = manifest  # another one could be shown later
             self._check_least(plan)
             for round_id in self.record.unsettled(plan.model):
                 if round_id != plan.round_id:
@@ -177,9 +180,10 @@ class Joining:
             self.adopt = False
         self.record.check_held(model, self.rows.records, work["held"])
         self.record.check_release(model, work["release"])
+        assert self.manifest is not None
         own = contribute(
             self.rows,
-            self.service.manifest(model),
+            self.manifest,
             held=sorted(self.record.held(model)),
             release=work["release"],
             add=self.add,

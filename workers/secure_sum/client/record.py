@@ -125,24 +125,37 @@ class Record:
     ) -> None:
         """Note the members about to be summed, with their signed statements.
 
-        Raises SecrecyError if the difference between an earlier round's sum and this one
-        would expose the inputs of too few members.
+        Raises SecrecyError if the difference between an earlier round's sum and this one, or
+        both sums together, would expose the inputs of too few members: a service that has the
+        others release what they added is left with what one of them added.
         """
         own = self._round(plan)
-        now = _contents(stated)
+        now, moved = _contents(stated), _moved(stated)
         for round_id, one in self.models[plan.model]["rounds"].items():
             if round_id == plan.round_id or "contents" not in one:
                 continue
-            before = one["contents"]
-            differing = {n for n in {*now, *before} if now.get(n) != before.get(n)}
-            if 0 < len(differing) < plan.least_contributors:
-                raise SecrecyError(
-                    f"this sum and that of round {round_id} differ by what {len(differing)} "
-                    f"members sent, and {plan.least_contributors} are the least: nothing is "
-                    "revealed"
-                )
+            before, earlier = one["contents"], one.get("moved", {})
+            equal = {name for name in now if now[name] == before.get(name)}
+            for how in ("differ by", "add up to"):
+                gone = {
+                    name
+                    for name in equal
+                    # A record of an older client does not say which of both it was.
+                    if name not in earlier
+                    or moved[name] == earlier[name][:: 1 if how == "differ by" else -1]
+                }
+                left = {*now, *before} - gone
+                if 0 < len(left) < plan.least_contributors:
+                    raise SecrecyError(
+                        f"this sum and that of round {round_id} {how} what {len(left)} members "
+                        f"sent, and {plan.least_contributors} are the least: nothing is "
+                        "revealed"
+                    )
         own.update(
-            contents=now, state="confirmed", statements=[data.decode() for data in signed]
+            contents=now,
+            moved=moved,
+            state="confirmed",
+            statements=[data.decode() for data in signed],
         )
         self._write()
 
@@ -245,3 +258,8 @@ def _shorten(rounds: dict[str, dict[str, Any]]) -> None:
 def _contents(stated: Mapping[str, Statement]) -> dict[str, str]:
     """Return the digest of each contributor's input, by member."""
     return {name: one.content.hex() for name, one in stated.items() if one.moved}
+
+
+def _moved(stated: Mapping[str, Statement]) -> dict[str, list[int]]:
+    """Return how many records each contributor added and released."""
+    return {name: [one.added, one.released] for name, one in stated.items() if one.moved}

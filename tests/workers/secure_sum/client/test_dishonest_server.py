@@ -5,10 +5,11 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+import numpy as np
 import pytest
 
 from app.rounds import steps
-from tests.installation import Installation
+from tests.installation import Installation, head
 from tests.workers.secure_sum.client.federation import Masked
 from tests.workers.secure_sum.client.test_masked_model import FOUR, erase_records
 from tests.workers.secure_sum.rounds import Play, plan_of, random_inputs
@@ -68,6 +69,34 @@ def test_rows_that_are_said_to_be_held_are_not_believed(fresh: Masked) -> None:
             SecrecyError, match="holds 8 records that this member has no record"
         ):
             one.step()
+
+
+class Coarse(Lying):
+    """Shows the model as the plan has it, and then with steps that make every feature zero."""
+
+    def __init__(self, joining: Joining) -> None:
+        super().__init__(joining, lambda work: None)
+        self._shown = 0
+
+    def manifest(self, ref: str) -> dict[str, Any]:
+        self._shown += 1
+        found = dict(self._honest.manifest(ref))
+        if self._shown > 1:
+            found["exponents"] = [100] * len(found["exponents"])
+        return found
+
+
+def test_each_member_uses_the_description_that_it_compared_with_the_plan(
+    fresh: Masked,
+) -> None:
+    """With coarser steps for four of five, the sum of the features would be the fifth's."""
+    round_id, joining = started(fresh, *FIVE)
+    for one in joining[:4]:
+        one.service = Coarse(one)  # type: ignore[assignment]
+    fresh.take(joining)
+    fresh.installation.drain()
+    assert fresh.view(round_id)["state"] == "done"
+    assert head(fresh.installation) == fresh.head_without(set())
 
 
 @pytest.mark.parametrize("lying", [False, True], ids=["honest", "lying"])
@@ -191,6 +220,50 @@ def test_sums_that_differ_by_too_few_members(later: dict[str, int], refused: boo
         record.confirm(second, statements(**later), [])
 
 
+@pytest.mark.parametrize("known", [True, False], ids=["counts", "of-an-older-client"])
+@pytest.mark.parametrize(
+    ("released", "refused"),
+    [(4, True), (3, False), (6, False)],
+    ids=["one-left", "three-left", "none-left"],
+)
+def test_sums_that_together_are_of_too_few_members(
+    released: int, refused: bool, known: bool
+) -> None:
+    """Others release what they added in the first round; the last ones add nothing new."""
+    record = Record()
+    record.begin(PLAN)
+    first = dict(list(statements(**ALL).items())[: 5 if released < 6 else 6])
+    record.confirm(PLAN, first, [])
+    if not known:
+        del record.models["demo"]["rounds"][PLAN.round_id]["moved"]
+    second = replace(PLAN, round_id=another(2))
+    record.begin(second)
+    names = list(first)[:released]
+    later = {name: replace(first[name], added=0, released=1) for name in names}
+    if released == 3:
+        later |= {"member-5": replace(first[names[0]], content=bytes([99]) * 32)}
+    if refused:
+        with pytest.raises(SecrecyError, match="what 1 members sent"):
+            record.confirm(second, later, [])
+    else:
+        record.confirm(second, later, [])
+
+
+def test_others_do_not_release_all_so_that_one_members_rows_are_left(
+    installation: Installation,
+) -> None:
+    """The service says that it was asked to erase what four of five added."""
+    masked = strict(installation)
+    masked.round(*FIVE, least=Least())
+    for client in FOUR:
+        erase_records(installation, *masked.owned(client))
+    _, joining = started(masked, *FIVE, least=Least())
+    masked.take(joining, 3)
+    for one in joining:
+        with pytest.raises(SecrecyError, match="add up to what 1 members sent"):
+            one.step()
+
+
 CHANGED: dict[str, tuple[dict[str, Any], str]] = {
     "threshold-of-contributors": ({"round_id": another(2), "least_contributors": 2}, "minimum"),
     "threshold-of-rows": ({"round_id": another(2), "least_rows": 1}, "minimum"),
@@ -222,16 +295,20 @@ def test_members_that_left_are_counted() -> None:
     assert told.endswith("are not in this: 2")
 
 
-def test_equal_contents_are_equal_vectors_under_one_secret() -> None:
+def test_equal_contents_are_equal_or_opposite_vectors_under_one_secret() -> None:
     inputs = random_inputs(PLAN, 1)
-    plays = [Play(replace(PLAN, round_id=another(i)), inputs, secret=b"s" * 32) for i in (1, 2)]
+    opposite = {name: np.negative(vector) for name, vector in inputs.items()}
+    plays = [
+        Play(replace(PLAN, round_id=another(i)), sent, secret=b"s" * 32)
+        for i, sent in enumerate((inputs, inputs, opposite), start=1)
+    ]
     found = []
     for play in plays:
         play.advertise().share().mask()
         opened = (open_message(play.plan, one, play.roster) for one in play.stated())
         found.append({name: one for name, one in opened if isinstance(one, Statement)})
     contents = [{name: one.content for name, one in each.items()} for each in found]
-    assert contents[0] == contents[1]
+    assert contents[0] == contents[1] == contents[2]
     assert len(set(contents[0].values())) == 6
     inputs_of = [{one.input for one in each.values()} for each in found]
     assert not inputs_of[0] & inputs_of[1]
