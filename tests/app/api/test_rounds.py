@@ -273,7 +273,7 @@ def test_additions_are_bounded_because_others_wait_for_them(
     masked.take(joining, 2)
     adds = [{"record": f"n{number}", "subject": f"s{number}"} for number in range(3)]
     with monkeypatch.context() as unlocked:  # the log's lock is not taken
-        unlocked.setattr(member, "_check", lambda *_: pytest.fail("under the lock"))
+        unlocked.setattr(member, "send", lambda *_: pytest.fail("taken"))
         many = _signed(joining[0], "masked", _masked_body(joining[0], adds=adds))
         answer = _put(masked, round_id, "masked", many)
     assert (answer.status_code, slug(answer)) == (422, "message-malformed")
