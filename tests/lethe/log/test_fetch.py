@@ -235,7 +235,7 @@ def test_a_server_that_dripped_keeps_no_connection_and_no_thread(
 def test_a_compressed_file_is_unpacked_a_piece_at_a_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    sizes = []
+    sizes: list[int] = []
 
     class Counted:
         def __init__(self, wbits: int) -> None:
