@@ -407,6 +407,20 @@ class QuotaError(LetheError):
         )
 
 
+class ContributionLimitError(LetheError):
+    """As many contributions of the key as may wait in the model's queue. Nothing was stored."""
+
+    slug, title, status = "contribution-limit", "Too many contributions wait", 429
+
+    def __init__(self, most: int) -> None:
+        # No Retry-After: learning takes a second, or hours.
+        super().__init__(
+            f"{most} contributions of this key wait to be learned by the model: send more rows "
+            "in each, send again once one is learned, or ask the operator for more "
+            "(LETHE_WAITING_CONTRIBUTIONS_PER_KEY)"
+        )
+
+
 class NotReadyError(LetheError):
     """A part of the service is not ready."""
 

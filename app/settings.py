@@ -138,6 +138,11 @@ class Settings(BaseSettings):
         ge=0,
         description="Erasure requests that one key may have open at a time; 0: no limit.",
     )
+    waiting_contributions_per_key: int = Field(
+        default=100,
+        ge=0,
+        description="Contributions of one key that may wait in a model's queue; 0: no limit.",
+    )
     max_body_bytes: int = Field(
         default=1_048_576, gt=0, description="Largest JSON request body, in bytes."
     )

@@ -45,6 +45,7 @@ from app.schemas.rounds import (
 from app.service.context import Services
 from app.service.scope import has_tombstone, holds_any
 from app.service.signatures import current_key
+from app.settings import Settings
 from app.vault.master import open_tombstone_key
 from lethe import canonical
 from lethe.identity import WIDTH
@@ -150,6 +151,7 @@ def read(
     author: dict[str, Any] = {"plan": row.plan, "keyid": signed.keyid, "key": key}
     message = read_message(body, step=step, **author)
     if isinstance(message.body, Masked):
+        _check_size(message.body, services.settings)
         stated = read_message(message.body.statement.encode(), step="statement", **author)
         _check_statement(message.body, stated.body)
     return message
@@ -232,6 +234,22 @@ def _check(
     if not fits:
         raise RoundMismatchError(
             "the message is for other members than take part now: the masks would not cancel"
+        )
+
+
+def _check_size(body: Masked, settings: Settings) -> None:
+    """Check the additions, as of a contribution: nobody else writes while they are stored.
+
+    Raises RoundMessageError: there are too many, or too many subjects.
+    """
+    most = settings.max_contribution_rows
+    if len(body.adds) > most:
+        raise RoundMessageError(f"a member adds at most {most} records: join several rounds")
+    subjects = len({one.subject for one in body.adds})
+    if subjects > (most := settings.max_contribution_owners):
+        raise RoundMessageError(
+            f"a member adds records of at most {most} subjects: join several rounds, each with "
+            "a part of the rows"
         )
 
 

@@ -5,13 +5,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 
-from sqlmodel import Session, select
+from sqlmodel import Session, col, select
 
 from app import logs, traces
 from app.ledger.journal import record_model_event
 from app.ledger.transaction import Transaction
 from app.problems import (
     ConflictError,
+    ContributionLimitError,
     IdempotencyMismatchError,
     ModelNotReadyError,
     NotFoundError,
@@ -74,6 +75,7 @@ def contribute(
         ModelDeletedError: It was deleted.
         ModelNotReadyError: The model has no version to add to.
         ConflictError: A record id is in the training set, or was erased from it.
+        ContributionLimitError: As many of the key's as may wait in the model's queue.
     """
     # Permanent refusals are raised here, outside the group commit, so that no other call waits.
     with discarding(services, upload), services.reading() as session:
@@ -164,8 +166,27 @@ def _admit(
         )
     if model.state != "ready" and not (model.state == "registered" and is_remote(model)):
         raise ModelNotReadyError("the model has no fitted version yet: try again later")
+    _check_waiting(session, model, key.keyid, services.settings.waiting_contributions_per_key)
     _refuse_known(services, session, model, upload, add_back)
     return model, None
+
+
+def _check_waiting(session: Session, model: Model, keyid: str, most: int) -> None:
+    """Check that a key may have one more contribution in a model's queue; most: 0 for no limit.
+
+    Each is an update of its own, and erasures of the model wait for those before them. Raises
+    ContributionLimitError.
+    """
+    if most == 0:
+        return
+    waiting = (
+        select(Job.seq)
+        .join(Contribution, col(Contribution.id) == col(Job.contribution_id))
+        .where(Job.model_id == model.id, col(Job.done_at).is_(None))
+        .where(Contribution.keyid == keyid)
+    )
+    if len(session.exec(waiting.limit(most)).all()) == most:
+        raise ContributionLimitError(most)
 
 
 def _first_answer(

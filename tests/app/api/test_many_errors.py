@@ -39,10 +39,13 @@ def test_a_list_without_a_length_is_refused_at_its_first_error(body: str) -> Non
 def test_an_answer_has_the_first_errors_and_counts_them_all(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    compared = []
-    monkeypatch.setattr(
-        "app.api.http.problems.get_close_matches", lambda *_: compared.append(1) or []
-    )
+    compared: list[str] = []
+
+    def near(name: str, *_: Any) -> list[str]:
+        compared.append(name)
+        return []
+
+    monkeypatch.setattr("app.api.http.problems.get_close_matches", near)
     with pytest.raises(ValidationError) as refused:
         NewRequest.model_validate({str(number): 0 for number in range(MANY)})
     answer = json.loads(bytes(invalid(refused.value.errors()).body))

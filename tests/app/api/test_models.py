@@ -215,6 +215,40 @@ def test_a_contribution_is_bounded_because_others_wait_for_it(
         made.drain()
 
 
+def test_few_contributions_of_a_key_wait_in_a_models_queue(ready: Installation) -> None:
+    """Erasures of the model wait for all before them, each of which is an update."""
+    object.__setattr__(ready.services.settings, "waiting_contributions_per_key", 2)
+    clients = [Caller(ready.caller.http, ready.caller.token, keyid=one) for one in "ab"]
+    for client in clients:
+        client.register_key(role="client", client="c1")
+
+    def send(client: Caller, first: int, again: str = "") -> Any:
+        return client.signed(
+            "POST",
+            f"/v1/models/{MODEL}/contributions",
+            pack(one_client(first, 1)),
+            content_type="application/x-npz",
+            headers={"Idempotency-Key": again} if again else {},
+        )
+
+    assert send(clients[0], 100, again="one").status_code == 202
+    assert send(clients[0], 101).status_code == 202
+    artifacts = ready.settings.data_dir / "artifacts"
+    before = set(artifacts.iterdir())
+    refused = send(clients[0], 102)
+    assert "2 contributions" in problem(refused, 429, "contribution-limit")["detail"]
+    assert "retry-after" not in refused.headers
+    assert set(artifacts.iterdir()) == before
+    assert send(clients[0], 100, again="one").status_code == 202  # as before
+    assert send(clients[1], 103).status_code == 202
+    ready.drain()
+    assert send(clients[0], 102).status_code == 202
+    object.__setattr__(ready.services.settings, "waiting_contributions_per_key", 0)
+    for first in (104, 105, 106):
+        assert send(clients[0], first).status_code == 202
+    ready.drain()
+
+
 def test_the_same_idempotency_key_gets_the_same_contribution(ready: Installation) -> None:
     client = Caller(ready.caller.http, ready.caller.token, keyid="client")
     client.register_key(role="client", client="c1")

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import rfc8785
 
-from app.rounds import messages
+from app.rounds import member, messages
 from lethe.signing.keys import generate_key
 from tests.installation import Installation
 from tests.small import MODEL
@@ -256,6 +256,30 @@ def test_masked_inputs_that_are_not_taken(masked: Masked) -> None:
         assert masked.view(round_id)["sent"]["masked"] == 0, case
     masked.take(joining[:1], 1)  # the honest one is taken after all
     assert masked.view(round_id)["sent"]["masked"] == 1
+
+
+@pytest.mark.parametrize(
+    ("setting", "said"),
+    [
+        ("max_contribution_rows", "a member adds at most 2 records"),
+        ("max_contribution_owners", "a member adds records of at most 2 subjects"),
+    ],
+)
+def test_additions_are_bounded_because_others_wait_for_them(
+    masked: Masked, setting: str, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(masked.installation.services.settings.__dict__, setting, 2)
+    round_id, joining = opened(masked)
+    masked.take(joining, 2)
+    adds = [{"record": f"n{number}", "subject": f"s{number}"} for number in range(3)]
+    with monkeypatch.context() as unlocked:  # the log's lock is not taken
+        unlocked.setattr(member, "send", lambda *_: pytest.fail("taken"))
+        many = _signed(joining[0], "masked", _masked_body(joining[0], adds=adds))
+        answer = _put(masked, round_id, "masked", many)
+    assert (answer.status_code, slug(answer)) == (422, "message-malformed")
+    assert answer.json()["detail"].startswith(said)
+    few = _signed(joining[0], "masked", _masked_body(joining[0], adds=adds[:2]))
+    assert _put(masked, round_id, "masked", few).status_code == 200
 
 
 def test_an_erased_record_does_not_come_back_in_a_round(learned: Masked) -> None:

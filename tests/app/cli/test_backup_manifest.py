@@ -1,5 +1,6 @@
 """A backup's manifest, which whoever writes the directory may exchange."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,7 @@ def test_a_manifest_that_grows_in_memory_is_not_parsed(
 ) -> None:
     monkeypatch.setattr(archive, "MOST_OTHERS", 16)
     (tmp_path / archive.MANIFEST).write_text(f'{{"pieces":[{",".join([value] * 40)}]}}')
-    monkeypatch.setattr(archive.json, "loads", lambda _: pytest.fail("parsed"))
+    monkeypatch.setattr(json, "loads", lambda _: pytest.fail("parsed"))
     with pytest.raises(ValueError, match="more values"):
         archive.load_manifest(tmp_path)
 

@@ -1,6 +1,7 @@
 """`lethe serve`: how it listens, and what --embedded-worker starts beside the API."""
 
 import ctypes
+import gc
 import os
 import signal
 import socket
@@ -96,7 +97,7 @@ def test_the_server_bounds_the_heads_of_requests(monkeypatch: pytest.MonkeyPatch
         assert options["http"] is BoundedHeads
         raise ReadyError
 
-    for place, name in ((logs, "configure"), (traces, "configure"), (serve.gc, "freeze")):
+    for place, name in ((logs, "configure"), (traces, "configure"), (gc, "freeze")):
         monkeypatch.setattr(place, name, lambda *_: None)
     monkeypatch.setattr(serve, "share_heaps", lambda: None)
     monkeypatch.setattr(sys, "setswitchinterval", lambda _: None)

@@ -11,7 +11,7 @@ from workers.errors import RefusedError
 
 # name==version, optionally with extras, followed by a marker, a hash or a comment.
 PINNED = re.compile(
-    r"([A-Za-z0-9][\w.-]*)\s*(?:\[[^\]]*\])?\s*==\s*([\w.!+-]+)(?:\s*;.*|\s+--hash=.*)?",
+    r"([A-Za-z0-9][\w.-]*)\s*(?:\[[^\]]*\]\s*)?==\s*([\w.!+-]+)(?:\s*;.*|\s+--hash=.*)?",
     re.ASCII,
 )
 MOST_DISTRIBUTIONS = 200

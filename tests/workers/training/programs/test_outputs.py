@@ -1,6 +1,7 @@
 """Files that programs write: read with care, or refused."""
 
 import json
+import re
 import struct
 from typing import Any
 
@@ -13,7 +14,7 @@ from safetensors.torch import save as save_torch
 
 from workers.errors import RefusedError
 from workers.training.programs.outputs import OutputError, difference, numbers, read
-from workers.training.programs.program import parse_lock
+from workers.training.programs.program import PINNED, parse_lock
 
 
 def file(header: Any, body: bytes = b"") -> bytes:
@@ -128,3 +129,11 @@ def test_a_lock_file_is_names_and_versions() -> None:
     ):
         with pytest.raises(RefusedError, match="lock, line 2: must be NAME==VERSION"):
             parse_lock(f"x==1\n{line}\n", "lock")
+
+
+def test_spaces_in_a_lock_file_are_read_once() -> None:
+    """Two patterns of spaces with something optional between share them in n² ways."""
+    required = re.sub(r"\(\?:[^()]*\)\?", "", PINNED.pattern)
+    assert r"\s*\s*" not in required
+    text = "a [x, y]  ==  1.0 ; python_version > '3'\nb  == 2"
+    assert parse_lock(text, "lock") == {"a": "1.0", "b": "2"}
