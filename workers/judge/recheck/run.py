@@ -4,6 +4,7 @@ Signatures are not checked here: `lethe certificate verify` does that.
 """
 
 import re
+from collections.abc import Mapping
 from hashlib import sha256
 
 from lethe.canonical import NotCanonicalError
@@ -81,6 +82,7 @@ def compare_attempts(said: Predicate, given: RecheckFiles) -> list[Line]:
     # Each judgement draws its own seed: no two have the same file.
     used = {digest for name, digest in listed if name == SCORES}
     unmatched = [digest for name, digest in listed if name == ESCALATION_SCORES]
+    files = {sha256(file).hexdigest(): file for file in given.scores}
     lines: list[Line] = []
     for attempt in attempts:
         if attempt.result == "NONE":
@@ -90,11 +92,11 @@ def compare_attempts(said: Predicate, given: RecheckFiles) -> list[Line]:
         elif not unmatched:
             lines.append(skipped(line_name(attempt), spelled(attempt), NO_SCORES))
         else:
-            lines += _compare(said, given, attempt, unmatched.pop(0), used)
+            lines += _compare(said, given, attempt, unmatched.pop(0), used, files)
     # A model that passed, and was not certified, is reported as an attempt without a verdict.
     unjudged = any(attempt.result == "NONE" for attempt in attempts)
     for digest in unmatched:
-        lines += _compare(said, given, None, digest, used, unjudged=unjudged)
+        lines += _compare(said, given, None, digest, used, files, unjudged=unjudged)
     return lines
 
 
@@ -109,6 +111,7 @@ def _compare(
     attempt: AttemptPart | None,
     digest: str,
     used: set[str],
+    files: Mapping[str, bytes],
     *,
     unjudged: bool = False,
 ) -> list[Line]:
@@ -118,14 +121,13 @@ def _compare(
     if digest in used:
         return [compare(name, stated, f"its scores {digest} are those of another verdict")]
     used.add(digest)
-    found = {sha256(file).hexdigest(): file for file in given.scores}
-    if digest not in found:
+    if digest not in files:
         return [skipped(name, stated, f"its scores {digest} were not given (--scores)")]
     from workers.judge.recheck.judged import compare_attempt, compare_unlisted
 
     if attempt is not None:
-        return compare_attempt(said, given, attempt, found[digest])
-    return compare_unlisted(said, given, found[digest], unjudged=unjudged)
+        return compare_attempt(said, given, attempt, files[digest])
+    return compare_unlisted(said, given, files[digest], unjudged=unjudged)
 
 
 def list_checks(said: Predicate, given: RecheckFiles) -> list[Line]:
@@ -145,13 +147,17 @@ def list_checks(said: Predicate, given: RecheckFiles) -> list[Line]:
     if said.guarantee.class_ == "empirical-approximate":
         lacking = SCORED if any(part.name == SCORES for part in said.evidence) else UNNAMED
     lines = []
+    repeated: set[str] = set()  # a certificate could list a costly check 8,000 times
     for check in said.checks:
         spec = check_of(check.name)
         foreign = ridge and check.name in OF_ROWS
         named = None if spec is None or foreign else spec.names
         expected = None if named is None else digests.get(named)
         found = _line(check, spec, expected, lacking)
-        again = repeat(check, said, given) if found.status == "not recomputed" else None
+        again = None
+        if found.status == "not recomputed" and check.name not in repeated:
+            again = repeat(check, said, given)
+            repeated.add(check.name)
         lines.append(again or found)
     return lines
 

@@ -4,6 +4,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from hashlib import sha256
 from itertools import count
+from typing import Any
+
+import pytest
 
 from lethe.certificates.evidence import scores_part
 from lethe.certificates.statement import AttemptPart, CheckPart, spelled, write_escalation
@@ -114,6 +117,19 @@ def test_scores_that_were_not_given_are_told_of_their_own_attempt() -> None:
     first, second = lines(told_as(ATTEMPTS), *FILES, given=FILES[1:])
     assert (first.status, second.status) == ("not recomputed", "same")
     assert sha256(FILES[0]).hexdigest() in first.reason
+
+
+def test_scores_are_hashed_once_for_all_attempts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A certificate could list thousands of attempts, and scores have gigabytes."""
+    hashed: list[bytes] = []
+
+    def counted(data: bytes) -> Any:
+        hashed.append(data)
+        return sha256(data)
+
+    monkeypatch.setattr("workers.judge.recheck.run.sha256", counted)
+    assert status(lines(told_as(ATTEMPTS), *FILES)) == ["same", "same"]
+    assert len(hashed) == len(FILES)
 
 
 def test_a_verdict_that_is_told_as_none_shows() -> None:

@@ -197,3 +197,28 @@ def test_odd_details_are_a_line_and_no_error() -> None:
             },
         )
         assert UNTOUCHED in differing(recheck(said, RecheckFiles(evidence, ())))
+
+
+def test_a_check_that_is_listed_many_times_is_repeated_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    text = json.dumps({"shards": []})
+    evidence = {
+        "details": {"shardsBefore": text, "shardsAfter": text},
+        **AGAIN,
+        "statistics": {"before": digest(text.encode()), "after": digest(text.encode())},
+    }
+    many = tuple(
+        replace(check_of("untouched-shards", "0 of 0"), number=number) for number in range(1, 9)
+    )
+    said, file = issued(many, "PASS", {"shards": ""}, ROWS, evidence)
+    repeated = []
+
+    def counted(claim: ShardsClaim) -> Any:
+        repeated.append(claim)
+        return check_untouched(claim)
+
+    monkeypatch.setattr("workers.judge.recheck.refitted.check_untouched", counted)
+    found = recheck(said, RecheckFiles(file, ()))
+    assert len(repeated) == 1
+    assert len([line for line in found.lines if "untouched-shards" in line.name]) == 8
