@@ -24,6 +24,10 @@ KIND = "lethe/member-record/1"
 KEPT = 200  # rounds of a model without an input, and finished rounds with statements
 JOINED = "joined"  # the state of a round to which this member sent no input
 Models = dict[str, dict[str, Any]]
+REMEDY = (
+    "; ask the others whether their records are to be erased, and for a round in which more "
+    "members add or release something; if all agree, join with --allow-few-left"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,9 +125,16 @@ class Record:
         self._write()
 
     def confirm(
-        self, plan: RoundPlan, stated: Mapping[str, Statement], signed: Iterable[bytes]
+        self,
+        plan: RoundPlan,
+        stated: Mapping[str, Statement],
+        signed: Iterable[bytes],
+        *,
+        few_left: bool = False,
     ) -> None:
         """Note the members about to be summed, with their signed statements.
+
+        few_left: whether fewer than the minimum may be left of an earlier sum by releases.
 
         Raises SecrecyError if the difference between an earlier round's sum and this one, or
         both sums together, would expose the inputs of too few members: a service that has the
@@ -136,7 +147,7 @@ class Record:
                 continue
             before, earlier = one["contents"], one.get("moved", {})
             equal = {name for name in now if now[name] == before.get(name)}
-            for how in ("differ by", "add up to"):
+            for how in ("differ by",) if few_left else ("differ by", "add up to"):
                 gone = {
                     name
                     for name in equal
@@ -149,7 +160,7 @@ class Record:
                     raise SecrecyError(
                         f"this sum and that of round {round_id} {how} what {len(left)} members "
                         f"sent, and {plan.least_contributors} are the least: nothing is "
-                        "revealed"
+                        f"revealed{REMEDY if how == 'add up to' else ''}"
                     )
         own.update(
             contents=now,
