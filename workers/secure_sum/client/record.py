@@ -17,7 +17,7 @@ from lethe.client.answers import Document
 from lethe.files import write_durably
 from workers.errors import RefusedError
 from workers.secure_sum.errors import PlanError, SecrecyError
-from workers.secure_sum.messages import Statement
+from workers.secure_sum.messages import Statement, opposite
 from workers.secure_sum.plan import RoundPlan
 
 KIND = "lethe/member-record/1"
@@ -141,30 +141,25 @@ class Record:
         others release what they added is left with what one of them added.
         """
         own = self._round(plan)
-        now, moved = _contents(stated), _moved(stated)
+        now = _contents(stated)
         for round_id, one in self.models[plan.model]["rounds"].items():
             if round_id == plan.round_id or "contents" not in one:
                 continue
-            before, earlier = one["contents"], one.get("moved", {})
-            equal = {name for name in now if now[name] == before.get(name)}
-            for how in ("differ by",) if few_left else ("differ by", "add up to"):
-                gone = {
-                    name
-                    for name in equal
-                    # A record of an older client does not say which of both it was.
-                    if name not in earlier
-                    or moved[name] == earlier[name][:: 1 if how == "differ by" else -1]
-                }
-                left = {*now, *before} - gone
+            before = one["contents"]
+            negated = {name: _opposite(content) for name, content in before.items()}
+            sums = [("differ by", before, "")]
+            if not few_left:
+                sums.append(("add up to", negated, REMEDY))
+            for how, gone, remedy in sums:
+                left = {name for name in {*now, *before} if now.get(name) != gone.get(name)}
                 if 0 < len(left) < plan.least_contributors:
                     raise SecrecyError(
                         f"this sum and that of round {round_id} {how} what {len(left)} members "
                         f"sent, and {plan.least_contributors} are the least: nothing is "
-                        f"revealed{REMEDY if how == 'add up to' else ''}"
+                        f"revealed{remedy}"
                     )
         own.update(
             contents=now,
-            moved=moved,
             state="confirmed",
             statements=[data.decode() for data in signed],
         )
@@ -271,6 +266,5 @@ def _contents(stated: Mapping[str, Statement]) -> dict[str, str]:
     return {name: one.content.hex() for name, one in stated.items() if one.moved}
 
 
-def _moved(stated: Mapping[str, Statement]) -> dict[str, list[int]]:
-    """Return how many records each contributor added and released."""
-    return {name: [one.added, one.released] for name, one in stated.items() if one.moved}
+def _opposite(content: str) -> str:
+    return opposite(bytes.fromhex(content)).hex()
