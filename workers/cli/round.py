@@ -139,6 +139,12 @@ def roster(keys: tuple[str, ...]) -> None:
     help="Your record is lost: start a new one from the service's data.",
 )
 @click.option(
+    "--allow-few-left",
+    is_flag=True,
+    help="Join although, by the releases, fewer contributors than the minimum are left of an "
+    "earlier sum: if the others confirm that their records are to be erased.",
+)
+@click.option(
     "--release-only", is_flag=True, help="Add nothing; only release the requested records."
 )
 @click.option("--timeout", type=float, help="Seconds to wait. Default: no limit.")
@@ -154,6 +160,7 @@ def join(
     least_contributors: int,
     least_rows: int,
     adopt_held: bool,
+    allow_few_left: bool,
     release_only: bool,
     timeout: float | None,
     **columns: Any,
@@ -194,6 +201,7 @@ def join(
                 add=not release_only,
                 least=Least(least_contributors, least_rows),
                 adopt=adopt_held,
+                few_left=allow_few_left,
                 say=lambda text: click.echo(text, err=True),
             )
             ended = joining.run(timeout=timeout)

@@ -210,12 +210,13 @@ class Member:
             add_mask(masked, key, pair_sign(self.name, peer))
         self._held |= held
         content = b"lethe/masked-round/content/v1\0" + self.plan.model.encode() + b"\0"
-        moved = without_sign(vector, len(adds), len(releases)).astype("<u8").tobytes()
+        moved, negated = without_sign(vector, len(adds), len(releases))
+        digest = hmac.digest(self._secret, content + moved, "sha256")
         self._stated = Statement(
             len(adds),
             len(releases),
             messages.input_digest(masked),
-            hmac.digest(self._secret, content + moved, "sha256"),
+            messages.opposite(digest) if negated else digest,
             messages.seen_digest(self.peers, self._held),
         )
         statement = messages.sign_message(self.plan, self.name, self._stated, self._key)

@@ -83,8 +83,8 @@ class Statement:
     """A member's signed statement to its peers about its masked input, inside that message.
 
     added, released: numbers of records. input: SHA-256 of the masked vector as sent. content:
-    32 bytes, equal in two rounds exactly if the unmasked vectors are equal or opposite. seen:
-    as `seen_digest`.
+    32 bytes, equal in two rounds exactly if the unmasked vectors are, and each other's
+    `opposite` exactly if these are opposite. seen: as `seen_digest`.
     """
 
     step: ClassVar[str] = "statement"
@@ -221,6 +221,11 @@ _KINDS: dict[str, type[Message]] = {
     kind.step: kind
     for kind in (Advertisement, SharedKeys, Statement, MaskedInput, Confirmation, Reveal)
 }
+
+
+def opposite(content: bytes) -> bytes:
+    """Return the content of the opposite vector: the last bit is its sign."""
+    return content[:-1] + bytes([content[-1] ^ 1])
 
 
 def input_digest(vector: Vector) -> bytes:

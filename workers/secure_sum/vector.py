@@ -72,15 +72,14 @@ def from_vector(vector: Vector, dimension: int, classes: int) -> Sums:
     return Sums(gram, moment, entries[-c - 1 : -1].copy(), int(entries[-1]))
 
 
-def without_sign(vector: Vector, added: int, released: int) -> Vector:
-    """Return the vector or its negative, the same for both.
+def without_sign(vector: Vector, added: int, released: int) -> tuple[bytes, bool]:
+    """Return the vector or its negative, the same for both, and whether it is the negative.
 
     added, released: the numbers of records behind it, which the negative has exchanged.
     """
-    negative = np.negative(vector)  # modulo 2^64
-    if added == released:
-        return min(vector, negative, key=lambda one: one.astype("<u8").tobytes())
-    return vector if added > released else negative
+    own, other = (one.astype("<u8").tobytes() for one in (vector, np.negative(vector)))
+    negated = other < own if added == released else added < released
+    return (other, True) if negated else (own, False)
 
 
 # Masks: y_u = x_u + PRG(b_u) + Σ_{v>u} PRG(k_uv) - Σ_{v<u} PRG(k_uv)  (mod 2^64).

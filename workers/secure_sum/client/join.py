@@ -31,7 +31,7 @@ class Joining:
     rows: all rows of the member. roster: the pinned keys of its peers. add: whether to add
     rows not added before; otherwise the member only releases. record: this member's
     contributions so far; least: its requirements on a round beyond the plan; adopt: whether
-    an empty record starts with what the service reports.
+    an empty record starts with what the service reports. few_left: as in `Record.confirm`.
     """
 
     service: RoundClient
@@ -44,6 +44,7 @@ class Joining:
     add: bool = True
     least: Least = field(default_factory=Least)
     adopt: bool = False
+    few_left: bool = False
     say: Say = lambda _: None
     plan: RoundPlan | None = None
     member: Member | None = None
@@ -162,7 +163,8 @@ class Joining:
         texts = [text.encode() for text in work["statements"]]
         stated = member.statements(texts)
         message = member.confirm(texts)
-        self.record.confirm(self.plan, stated, texts)  # refuses before anything is sent
+        # Refuses before anything is sent.
+        self.record.confirm(self.plan, stated, texts, few_left=self.few_left)
         added = sum(one.added for one in stated.values())
         released = sum(one.released for one in stated.values())
         contributors = sum(one.moved > 0 for one in stated.values())

@@ -17,13 +17,17 @@ from lethe.client.answers import Document
 from lethe.files import write_durably
 from workers.errors import RefusedError
 from workers.secure_sum.errors import PlanError, SecrecyError
-from workers.secure_sum.messages import Statement
+from workers.secure_sum.messages import Statement, opposite
 from workers.secure_sum.plan import RoundPlan
 
 KIND = "lethe/member-record/1"
 KEPT = 200  # rounds of a model without an input, and finished rounds with statements
 JOINED = "joined"  # the state of a round to which this member sent no input
 Models = dict[str, dict[str, Any]]
+REMEDY = (
+    "; ask the others whether their records are to be erased, and for a round in which more "
+    "members add or release something; if all agree, join with --allow-few-left"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,39 +125,41 @@ class Record:
         self._write()
 
     def confirm(
-        self, plan: RoundPlan, stated: Mapping[str, Statement], signed: Iterable[bytes]
+        self,
+        plan: RoundPlan,
+        stated: Mapping[str, Statement],
+        signed: Iterable[bytes],
+        *,
+        few_left: bool = False,
     ) -> None:
         """Note the members about to be summed, with their signed statements.
+
+        few_left: whether fewer than the minimum may be left of an earlier sum by releases.
 
         Raises SecrecyError if the difference between an earlier round's sum and this one, or
         both sums together, would expose the inputs of too few members: a service that has the
         others release what they added is left with what one of them added.
         """
         own = self._round(plan)
-        now, moved = _contents(stated), _moved(stated)
+        now = _contents(stated)
         for round_id, one in self.models[plan.model]["rounds"].items():
             if round_id == plan.round_id or "contents" not in one:
                 continue
-            before, earlier = one["contents"], one.get("moved", {})
-            equal = {name for name in now if now[name] == before.get(name)}
-            for how in ("differ by", "add up to"):
-                gone = {
-                    name
-                    for name in equal
-                    # A record of an older client does not say which of both it was.
-                    if name not in earlier
-                    or moved[name] == earlier[name][:: 1 if how == "differ by" else -1]
-                }
-                left = {*now, *before} - gone
+            before = one["contents"]
+            negated = {name: _opposite(content) for name, content in before.items()}
+            sums = [("differ by", before, "")]
+            if not few_left:
+                sums.append(("add up to", negated, REMEDY))
+            for how, gone, remedy in sums:
+                left = {name for name in {*now, *before} if now.get(name) != gone.get(name)}
                 if 0 < len(left) < plan.least_contributors:
                     raise SecrecyError(
                         f"this sum and that of round {round_id} {how} what {len(left)} members "
                         f"sent, and {plan.least_contributors} are the least: nothing is "
-                        "revealed"
+                        f"revealed{remedy}"
                     )
         own.update(
             contents=now,
-            moved=moved,
             state="confirmed",
             statements=[data.decode() for data in signed],
         )
@@ -260,6 +266,5 @@ def _contents(stated: Mapping[str, Statement]) -> dict[str, str]:
     return {name: one.content.hex() for name, one in stated.items() if one.moved}
 
 
-def _moved(stated: Mapping[str, Statement]) -> dict[str, list[int]]:
-    """Return how many records each contributor added and released."""
-    return {name: [one.added, one.released] for name, one in stated.items() if one.moved}
+def _opposite(content: str) -> str:
+    return opposite(bytes.fromhex(content)).hex()

@@ -17,7 +17,8 @@ from workers.errors import RefusedError
 from workers.secure_sum.client.join import Joining
 from workers.secure_sum.client.record import KEPT, Least, Record, open_record
 from workers.secure_sum.errors import PlanError, SecrecyError, TooFewContributorsError
-from workers.secure_sum.messages import Statement, open_message
+from workers.secure_sum.messages import Statement, open_message, opposite
+from workers.secure_sum.vector import without_sign
 
 FIVE = (*FOUR, "c4")
 STRICT = {"contributors": 3, "rows": 10}
@@ -220,33 +221,46 @@ def test_sums_that_differ_by_too_few_members(later: dict[str, int], refused: boo
         record.confirm(second, statements(**later), [])
 
 
-@pytest.mark.parametrize("known", [True, False], ids=["counts", "of-an-older-client"])
 @pytest.mark.parametrize(
-    ("released", "refused"),
-    [(4, True), (3, False), (6, False)],
-    ids=["one-left", "three-left", "none-left"],
+    ("released", "refused"), [(4, True), (3, False), (5, False)], ids=["one", "three", "none"]
 )
+@pytest.mark.parametrize("both", [False, True], ids=["released", "exchanged"])
 def test_sums_that_together_are_of_too_few_members(
-    released: int, refused: bool, known: bool
+    released: int, refused: bool, both: bool
 ) -> None:
-    """Others release what they added in the first round; the last ones add nothing new."""
+    """Some take back what they sent in the first round; one, three or none of five are left."""
     record = Record()
     record.begin(PLAN)
-    first = dict(list(statements(**ALL).items())[: 5 if released < 6 else 6])
+    first = {name: one for name, one in statements(**ALL).items() if name != "member-5"}
+    if both:  # as many added as released, so that the counts do not tell the sign
+        first = {name: replace(one, released=1) for name, one in first.items()}
     record.confirm(PLAN, first, [])
-    if not known:
-        del record.models["demo"]["rounds"][PLAN.round_id]["moved"]
     second = replace(PLAN, round_id=another(2))
     record.begin(second)
-    names = list(first)[:released]
-    later = {name: replace(first[name], added=0, released=1) for name in names}
+    later = {
+        name: replace(one, added=one.released, released=1, content=opposite(one.content))
+        for name, one in list(first.items())[:released]
+    }
     if released == 3:
-        later |= {"member-5": replace(first[names[0]], content=bytes([99]) * 32)}
+        later |= {"member-5": replace(first["member-0"], content=bytes([99]) * 32)}
     if refused:
-        with pytest.raises(SecrecyError, match="what 1 members sent"):
+        with pytest.raises(SecrecyError, match="add up to what 1 members sent"):
             record.confirm(second, later, [])
     else:
         record.confirm(second, later, [])
+
+
+def test_a_sum_repeated_but_for_one_member_that_took_back_its_own() -> None:
+    """Their difference is twice what that member sent."""
+    record = Record()
+    record.begin(PLAN)
+    first = {name: replace(one, released=1) for name, one in statements(**ALL).items()}
+    record.confirm(PLAN, first, [])
+    second = replace(PLAN, round_id=another(2))
+    record.begin(second)
+    changed = replace(first["member-5"], content=opposite(first["member-5"].content))
+    with pytest.raises(SecrecyError, match="differ by what 1 members sent"):
+        record.confirm(second, {**first, "member-5": changed}, [])
 
 
 def test_others_do_not_release_all_so_that_one_members_rows_are_left(
@@ -257,11 +271,17 @@ def test_others_do_not_release_all_so_that_one_members_rows_are_left(
     masked.round(*FIVE, least=Least())
     for client in FOUR:
         erase_records(installation, *masked.owned(client))
-    _, joining = started(masked, *FIVE, least=Least())
+    refused, joining = started(masked, *FIVE, least=Least())
     masked.take(joining, 3)
     for one in joining:
-        with pytest.raises(SecrecyError, match="add up to what 1 members sent"):
+        with pytest.raises(SecrecyError, match=r"add up to what 1 members sent.*few-left"):
             one.step()
+    aborted = installation.caller.operator("POST", f"/v1/rounds/{refused}/abort")
+    assert aborted.status_code == 200
+    agreed, joining = started(masked, *FIVE, least=Least(), few_left=True)
+    masked.take(joining)
+    installation.drain()
+    assert masked.view(agreed)["state"] == "done"
 
 
 CHANGED: dict[str, tuple[dict[str, Any], str]] = {
@@ -295,12 +315,22 @@ def test_members_that_left_are_counted() -> None:
     assert told.endswith("are not in this: 2")
 
 
-def test_equal_contents_are_equal_or_opposite_vectors_under_one_secret() -> None:
+@pytest.mark.parametrize(("added", "released"), [(3, 0), (0, 3), (2, 2)])
+def test_a_vector_and_its_negative_are_the_same_but_for_the_sign(
+    added: int, released: int
+) -> None:
+    for vector in random_inputs(PLAN, 2).values():
+        one, own = without_sign(vector, added, released)
+        other, its = without_sign(np.negative(vector), released, added)
+        assert (one, own) == (other, not its)
+
+
+def test_contents_are_equal_or_opposite_as_the_vectors_are_under_one_secret() -> None:
     inputs = random_inputs(PLAN, 1)
-    opposite = {name: np.negative(vector) for name, vector in inputs.items()}
+    negated = {name: np.negative(vector) for name, vector in inputs.items()}
     plays = [
         Play(replace(PLAN, round_id=another(i)), sent, secret=b"s" * 32)
-        for i, sent in enumerate((inputs, inputs, opposite), start=1)
+        for i, sent in enumerate((inputs, inputs, negated), start=1)
     ]
     found = []
     for play in plays:
@@ -308,7 +338,8 @@ def test_equal_contents_are_equal_or_opposite_vectors_under_one_secret() -> None
         opened = (open_message(play.plan, one, play.roster) for one in play.stated())
         found.append({name: one for name, one in opened if isinstance(one, Statement)})
     contents = [{name: one.content for name, one in each.items()} for each in found]
-    assert contents[0] == contents[1] == contents[2]
+    assert contents[0] == contents[1]
+    assert contents[2] == {name: opposite(one) for name, one in contents[0].items()}
     assert len(set(contents[0].values())) == 6
     inputs_of = [{one.input for one in each.values()} for each in found]
     assert not inputs_of[0] & inputs_of[1]
