@@ -96,8 +96,9 @@ JUDGE_NOTHING := tests/benchmarks tests/e2e tests/faults tests/workers/demo \
   tests/workers/methods/network/hf_kcu/test_backdoor.py \
   $(addprefix tests/workers/jobs/,attempts/test_refuted_groups.py cases/test_logged_counts.py \
     cases/test_planted_tables.py cases/test_rewound.py families/network/test_progress.py \
-    families/test_forest_family.py families/test_recipe_family.py families/test_script_family.py \
-    families/test_shards_family.py families/test_sums_family.py families/test_vectors_family.py \
+    families/test_forest_bins.py families/test_forest_family.py families/test_recipe_family.py \
+    families/test_script_family.py families/test_shards_family.py families/test_sums_family.py \
+    families/test_vectors_family.py \
     leases/test_stalled.py lineage/test_changed_registration.py \
     method_audits/test_audit_citation.py method_audits/test_audit_hidden.py)
 # .ci/run sets OTHERS=1, the nearest: five minutes less, and last bits differ as well.
