@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from app.problems import BodyTooLargeError, UploadError
 from app.uploads.spool import Spool
+from lethe.archives import most_entries
 from lethe.identity import COLUMN, HELD_OUT
 from lethe.ids import MOST, RULE, is_id
 
@@ -34,7 +35,6 @@ MAX_RATIO = 100  # unpacked over sent: rows of numbers compress a few times, zer
 SMALL = 1 << 20  # bytes that any body may unpack to
 ROW_BYTES = 256  # overhead of a row's ids as Python strings
 BLOCK = 1 << 20  # bytes unpacked at a time
-CENTRAL_HEADER = b"PK\x01\x02"  # of each entry of a directory, APPNOTE.TXT section 4.3.12
 METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)  # what numpy writes
 # Errors of `zipfile` and zlib on damaged, encrypted or unknown members.
 UNREADABLE = (
@@ -146,8 +146,7 @@ def opened(
     an unknown one, a required array is missing or unreadable, or it unpacks to more than 100
     times its size; BodyTooLargeError: the known arrays would unpack to more than `max_bytes`.
     """
-    # Before `zipfile` makes an object of each entry: 46 bytes become about 1,000.
-    if _entries(body) > MAX_MEMBERS:
+    if most_entries(body) > MAX_MEMBERS:
         raise UploadError(f"the .npz has more than {MAX_MEMBERS} members")
     with ExitStack() as stack:
         with _readable():
@@ -182,16 +181,6 @@ def _readable() -> Iterator[None]:
         yield
     except UNREADABLE:
         raise UploadError("the upload is not a readable .npz file") from None
-
-
-def _entries(body: Spool) -> int:
-    """Return an upper bound of the entries in a body's directory."""
-    body.seek(0)
-    found, before = 0, b""
-    while part := body.read(BLOCK):
-        found += (before + part).count(CENTRAL_HEADER)
-        before = part[-len(CENTRAL_HEADER) + 1 :]
-    return found
 
 
 def _members(archive: zipfile.ZipFile) -> dict[str, zipfile.ZipInfo]:

@@ -22,6 +22,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from lethe.archives import most_entries
 from lethe.catalogue import REFUSALS
 from lethe.errors import LetheError
 from lethe.records import dataclass
@@ -32,8 +33,6 @@ MAX_FILE = 256 * 2**20  # bytes of the ZIP
 MAX_LISTS = 16
 MAX_ROWS = 2_000_000  # of all lists: their work items are held in memory, 100 bytes each
 MANY = f"the archive has more than {MAX_LISTS} files"
-CENTRAL_HEADER = b"PK\x01\x02"  # of each entry of a directory, APPNOTE.TXT section 4.3.12
-BLOCK = 1 << 20  # bytes
 DAMAGED = "the file is not a ZIP archive, or it is damaged: download it again"
 MAX_LINE = 100  # bytes; a row has 58, and one of Removed 66 at most
 _NAME = re.compile(
@@ -106,7 +105,7 @@ def checked(path: Path) -> Iterator[Lists]:
 def _opened(file: BinaryIO) -> Iterator[zipfile.ZipFile]:
     if file.seek(0, 2) > MAX_FILE:
         raise DropError(f"a download has at most {MAX_FILE} bytes")
-    if _entries(file) > 2 * MAX_LISTS:  # packed data may look like an entry
+    if most_entries(file) > 2 * MAX_LISTS:  # packed data may look like an entry
         raise DropError(MANY)
     try:
         with zipfile.ZipFile(file) as archive:
@@ -123,16 +122,6 @@ def _opened(file: BinaryIO) -> Iterator[zipfile.ZipFile]:
         if error.errno != errno.EINVAL:  # an offset before the file's start
             raise
         raise DropError(DAMAGED) from None
-
-
-def _entries(file: BinaryIO) -> int:
-    """Return an upper bound of the entries in the directory, before each becomes an object."""
-    file.seek(0)
-    found, before = 0, b""
-    while part := file.read(BLOCK):
-        found += (before + part).count(CENTRAL_HEADER)
-        before = part[-len(CENTRAL_HEADER) + 1 :]
-    return found
 
 
 def _types(archive: zipfile.ZipFile) -> dict[str, str]:

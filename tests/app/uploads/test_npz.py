@@ -147,6 +147,15 @@ def test_what_headers_give_away_is_refused_before_anything_is_unpacked(
         parse(data)
 
 
+def test_many_members_are_counted_before_each_becomes_an_object(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    data = crowded()
+    monkeypatch.setattr(zipfile, "ZipFile", lambda _: pytest.fail("the directory is read"))
+    with pytest.raises(UploadError, match="members"):
+        upload(data)
+
+
 def test_a_header_that_numpy_would_parse_for_seconds_is_never_parsed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from lethe import archives
 from lethe.protocols import drop_lists
 from lethe.protocols.drop_lists import DropError, checked
 
@@ -151,8 +152,8 @@ def test_a_directory_of_many_entries_is_refused_before_it_is_read(
     names = [f"2026080{day}_{broker}_Email.csv" for day in range(1, 5) for broker in range(10)]
     file = archive(tmp_path / "x.zip", *[(name, listed()) for name in names])
     monkeypatch.setattr(zipfile, "ZipFile", lambda _: pytest.fail("the directory is read"))
-    for block in (drop_lists.BLOCK, 7):
-        monkeypatch.setattr(drop_lists, "BLOCK", block)
+    for block in (archives.BLOCK, 7):
+        monkeypatch.setattr(archives, "BLOCK", block)
         with pytest.raises(DropError, match="more than 16 files"), checked(file):
             pass
 
