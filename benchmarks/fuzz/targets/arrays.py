@@ -9,6 +9,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from safetensors.numpy import save as save_tensors
 
 from app.uploads.rows import parse_rows, parse_table, parse_vectors
@@ -50,6 +51,10 @@ from workers.training.networks.weights import decode_weights
 from workers.training.programs import outputs
 from workers.training.programs.program import parse_lock
 from workers.training.shards.container import ShardManifest
+
+# Arrow's own pool keeps the addresses of what it frees, 4 GiB at once: the engine's bound on
+# addresses would take that for memory.
+pa.set_memory_pool(pa.system_memory_pool())
 
 ZIP: tuple[Mutator, ...] = (as_zip, as_zip, plain)
 LINES: tuple[Mutator, ...] = (as_lines, plain)
