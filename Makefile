@@ -46,8 +46,13 @@ BY_FILE := --dist loadfile --no-loadscope-reorder
 # fewer examples of the properties in tests/fuzz.py, forests without compiling. Four processes
 # on two processors: a third of the time tests with killed processes wait for their leases.
 test-full: export LETHE_TEST_SIZE = full
-test-full: $(STAMPS)/dev softhsm prometheus ## what `make coverage` leaves out: the second database, processes, demonstrations
+test-full: $(STAMPS)/dev $(STAMPS)/forests softhsm prometheus ## what `make coverage` leaves out: the second database, processes, demonstrations
 	$(BIN)/python -m pytest -n 4 $(BY_FILE) -m "(full or thorough) and not repeats and not slow and not redteam" $(ARGS)
+
+# numba compiles the forests in half a minute: once here, or in each of the four processes at once.
+$(STAMPS)/forests: $(STAMPS)/dev $(wildcard lethe/estimators/forest/*.py)
+	$(BIN)/python -m pytest -q -n 0 -m "full or thorough" -k "row_by_row or sealed_state or read_back" tests/lethe/estimators/forest/test_forest.py
+	@touch $@
 
 # SoftHSM, the PKCS#11 tokens of tests/app/hsm, is Debian's: there is no wheel of it.
 softhsm: ## SoftHSM by apt, as root, if there is none
