@@ -146,18 +146,21 @@ WORKLOADS = {
             prepare=networks.trained,
             work=True,
         ),
-        Workload(
-            "table",
-            tables.learn_and_erase,
-            tables.are_certified,
-            len(tables.MANIFESTS) * tables.GONE,
-            len(tables.MANIFESTS),
-            model=tables.SUMS,
-            also=(tables.FOREST, tables.VECTORS),
-            rows=len(tables.MANIFESTS) * tables.ROWS,
-            work=True,
-            prepare=tables.fitted,
-            doubled=tables.doubled,
+        *(
+            Workload(
+                name,
+                several.learn_and_erase,
+                several.are_certified,
+                len(several.refs) * tables.GONE,
+                len(several.refs),
+                model=several.refs[0],
+                also=tuple(several.refs[1:]),
+                rows=len(several.refs) * tables.ROWS,
+                work=True,
+                prepare=several.fitted,
+                doubled=several.doubled,
+            )
+            for name, several in (("table", tables.UPDATED), ("refit", tables.REFITTED))
         ),
         Workload(
             "mend",

@@ -177,6 +177,7 @@ BROKEN = {
 # Broken so that no fault is needed: the workload itself must show it.
 PLANTED = {
     "table": half_heard,
+    "refit": half_heard,
     "intake": forgetting_people,
     "agent": forgetting_agents,
     "late": unwitnessed,
