@@ -18,6 +18,7 @@ from typing import Any
 from sqlalchemy.engine import make_url
 
 from benchmarks.faults.case import Beginning, Break, Outcome, calls_of, run_case
+from benchmarks.faults.controllers import certify
 from benchmarks.faults.schedule import Part, differing, every, places, schedule
 from benchmarks.faults.workloads import WORKLOADS
 from benchmarks.service.servers import created_database
@@ -154,5 +155,6 @@ def _begun(kind: str, folder: Path, server: str) -> Beginning:
     directory = folder / kind
     directory.mkdir()
     original = Originals(ORIGIN, directory, fresh).of("fitted")
+    certify(original.data_dir / "keys")
     url = make_url(original.database_url).render_as_string(hide_password=False)
     return Beginning(url, original.data_dir, private_pem(original.made), ORIGIN)

@@ -8,7 +8,9 @@ from benchmarks.faults import (
     agents,
     auditors,
     background,
+    called_back,
     clients,
+    controllers,
     networks,
     officers,
     operators,
@@ -86,16 +88,27 @@ WORKLOADS = {
             cases=visitors.FORMS,
             doubled=visitors.doubled,
         ),
-        Workload(
-            "agent",
-            agents.exercise_and_revoke,
-            agents.have_ended,
-            2,
-            2,
-            settings=agents.SETTINGS,
-            prepare=agents.registered,
-            cases=2,
-            doubled=agents.doubled,
+        *(
+            Workload(
+                name,
+                act,
+                called_back.have_ended,
+                2,
+                2,
+                settings=settings,
+                prepare=prepare,
+                cases=2,
+                doubled=called_back.doubled,
+            )
+            for name, act, settings, prepare in (
+                ("agent", agents.exercise_and_revoke, agents.SETTINGS, agents.registered),
+                (
+                    "controller",
+                    controllers.ask_and_cancel,
+                    controllers.SETTINGS,
+                    controllers.registered,
+                ),
+            )
         ),
         Workload("hold", officers.hold),
         Workload(

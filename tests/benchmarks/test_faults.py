@@ -80,6 +80,8 @@ def test_a_followed_backup_without_its_pieces_is_a_loss() -> None:
         ("intake", "stuck", "'received'"),
         ("agent", "lost", "nobody was called back"),
         ("agent", "duplicated", "4 cases began of 2 envelopes"),
+        ("controller", "lost", "nobody was called back"),
+        ("controller", "lost", "are {'certified'}"),
         ("late", "lost", "has no quorum"),
         ("case", "lost", "is not closed"),
         ("round", "lost", "another record of what it added"),
