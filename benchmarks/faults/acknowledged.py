@@ -21,9 +21,9 @@ from app.vault.journal import FILE as JOURNAL
 from app.vault.root import FILE as ROOT
 from app.vault.root import read_roots
 from benchmarks.faults import (
-    agents,
     auditors,
     background,
+    called_back,
     operators,
     rounds,
     tables,
@@ -109,10 +109,10 @@ def missing(
         case "taken-back":
             return visitors.why_open(session, value)
         case "exercised":
-            return agents.why_unasked(session, settings, value)
-        case "agent-revoked" | "fulfilled":
+            return called_back.why_unasked(session, settings, value)
+        case "agent-withdrew" | "fulfilled":
             state = "certified" if kind == "fulfilled" else "withdrawn"
-            return agents.why_not(session, value, state)
+            return called_back.why_not(session, value, state)
         case "released":
             hold = session.get(LegalHold, value)
             if hold is None or hold.released_at is None:

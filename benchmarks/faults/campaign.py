@@ -18,6 +18,8 @@ from typing import Any
 from sqlalchemy.engine import make_url
 
 from benchmarks.faults.case import Beginning, Break, Outcome, calls_of, run_case
+from benchmarks.faults.controllers import certify
+from benchmarks.faults.layer import PERSISTED
 from benchmarks.faults.schedule import Part, differing, every, places, schedule
 from benchmarks.faults.workloads import WORKLOADS
 from benchmarks.service.servers import created_database
@@ -31,6 +33,7 @@ from tests.statements import share_statements
 ORIGIN = "faults.test/lethe"
 AT_ONCE = 2
 ROOM = 1 << 30  # bytes in memory, where cases are copied to: no case cuts the power
+DURABLE = ("write", "fsync", "rename", "commit")  # calls, each of which must fail both ways
 KINDS = ("lost", "duplicated", "stuck", "fsck_failures")
 
 
@@ -68,9 +71,22 @@ class Campaign:
             "sites": len({f.site for f in faults}),
             "places_reached": reached,
             "places_not_reached": missed,
+            "calls_not_struck": self._not_struck(),
             "seconds": round(self.seconds),
             "findings": bad,
         }
+
+    def _not_struck(self) -> list[str]:
+        """Return what became durable and neither failed nor failed but persisted here."""
+        wanted = {
+            (mode, site)
+            for site in self.sites
+            for mode in ("failed", PERSISTED)
+            if site.split()[0] in DURABLE
+        }
+        faults = (one.case.fault for one in self.outcomes if one.struck)
+        struck = {(fault.mode, fault.site) for fault in faults if fault is not None}
+        return [" ".join(one) for one in sorted(wanted - struck)]
 
     def _places(self) -> tuple[int, list[str]]:
         known = places()
@@ -154,5 +170,6 @@ def _begun(kind: str, folder: Path, server: str) -> Beginning:
     directory = folder / kind
     directory.mkdir()
     original = Originals(ORIGIN, directory, fresh).of("fitted")
+    certify(original.data_dir / "keys")
     url = make_url(original.database_url).render_as_string(hide_password=False)
     return Beginning(url, original.data_dir, private_pem(original.made), ORIGIN)

@@ -8,7 +8,9 @@ from benchmarks.faults import (
     agents,
     auditors,
     background,
+    called_back,
     clients,
+    controllers,
     networks,
     officers,
     operators,
@@ -86,16 +88,27 @@ WORKLOADS = {
             cases=visitors.FORMS,
             doubled=visitors.doubled,
         ),
-        Workload(
-            "agent",
-            agents.exercise_and_revoke,
-            agents.have_ended,
-            2,
-            2,
-            settings=agents.SETTINGS,
-            prepare=agents.registered,
-            cases=2,
-            doubled=agents.doubled,
+        *(
+            Workload(
+                name,
+                act,
+                called_back.have_ended,
+                2,
+                2,
+                settings=settings,
+                prepare=prepare,
+                cases=2,
+                doubled=called_back.doubled,
+            )
+            for name, act, settings, prepare in (
+                ("agent", agents.exercise_and_revoke, agents.SETTINGS, agents.registered),
+                (
+                    "controller",
+                    controllers.ask_and_cancel,
+                    controllers.SETTINGS,
+                    controllers.registered,
+                ),
+            )
         ),
         Workload("hold", officers.hold),
         Workload(
@@ -146,18 +159,21 @@ WORKLOADS = {
             prepare=networks.trained,
             work=True,
         ),
-        Workload(
-            "table",
-            tables.learn_and_erase,
-            tables.are_certified,
-            len(tables.MANIFESTS) * tables.GONE,
-            len(tables.MANIFESTS),
-            model=tables.SUMS,
-            also=(tables.FOREST, tables.VECTORS),
-            rows=len(tables.MANIFESTS) * tables.ROWS,
-            work=True,
-            prepare=tables.fitted,
-            doubled=tables.doubled,
+        *(
+            Workload(
+                name,
+                several.learn_and_erase,
+                several.are_certified,
+                len(several.refs) * tables.GONE,
+                len(several.refs),
+                model=several.refs[0],
+                also=tuple(several.refs[1:]),
+                rows=len(several.refs) * tables.ROWS,
+                work=True,
+                prepare=several.fitted,
+                doubled=several.doubled,
+            )
+            for name, several in (("table", tables.UPDATED), ("refit", tables.REFITTED))
         ),
         Workload(
             "mend",

@@ -14,6 +14,7 @@ from uuid import uuid4
 
 from app.backup.folder import Folder
 from app.protocols.drp import routes
+from app.protocols.opendsr import routes as controllers
 from app.schemas.requests import Accepted, Receipt
 from app.service import acceptance
 from app.service.desk import cases
@@ -99,6 +100,12 @@ def forgetting_agents() -> None:
     setattr(routes, "follow", lambda *_: None)  # noqa: B010 - a name that it imports
 
 
+def forgetting_controllers() -> None:
+    """Answer that a request is cancelled, without a commit, and call nobody back."""
+    setattr(controllers, "withdraw_all", controllers.show_all)  # noqa: B010 - names it imports
+    setattr(controllers, "follow", lambda *_: None)  # noqa: B010 - a name that it imports
+
+
 def unwitnessed() -> None:
     """Store no quorum for a size that has a row."""
     setattr(Rows, "is_later", lambda *_: False)  # noqa: B010 - in the place of another
@@ -177,8 +184,10 @@ BROKEN = {
 # Broken so that no fault is needed: the workload itself must show it.
 PLANTED = {
     "table": half_heard,
+    "refit": half_heard,
     "intake": forgetting_people,
     "agent": forgetting_agents,
+    "controller": forgetting_controllers,
     "late": unwitnessed,
     "case": unclosed,
     "round": unsettled,

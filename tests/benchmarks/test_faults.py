@@ -10,8 +10,10 @@ from typing import Any
 
 import pytest
 
-from benchmarks.faults.campaign import KINDS
-from benchmarks.faults.layer import MODES
+from benchmarks.faults.campaign import KINDS, Campaign
+from benchmarks.faults.case import Case, Outcome
+from benchmarks.faults.judgement import Judgement
+from benchmarks.faults.layer import MODES, Fault
 from benchmarks.faults.schedule import differing, every, places, schedule
 
 ROOT = Path(__file__).parents[2]
@@ -72,11 +74,16 @@ def test_a_followed_backup_without_its_pieces_is_a_loss() -> None:
         ("table", "lost", "forest has 39 rows"),
         ("table", "lost", "vectors has 39 rows"),
         ("table", "stuck", "117 records are left, and 3 tombstones"),
+        ("refit", "lost", "recipe has 39 rows"),
+        ("refit", "lost", "shards has 39 rows"),
+        ("refit", "lost", "script has 39 rows"),
         ("intake", "lost", "the requests of"),
         ("intake", "duplicated", "0 forms were proven, and 2 cases began"),
         ("intake", "stuck", "'received'"),
         ("agent", "lost", "nobody was called back"),
         ("agent", "duplicated", "4 cases began of 2 envelopes"),
+        ("controller", "lost", "nobody was called back"),
+        ("controller", "lost", "are {'certified'}"),
         ("late", "lost", "has no quorum"),
         ("case", "lost", "is not closed"),
         ("round", "lost", "another record of what it added"),
@@ -130,6 +137,20 @@ def test_each_site_gets_each_mode_before_any_gets_one_twice() -> None:
             }
             assert modes == set(MODES[site.split()[0]])
     assert not [case for case in cases if case.beside and case.workload == "withdraw"]
+
+
+def test_what_neither_failed_nor_failed_but_persisted_is_named() -> None:
+    campaign = Campaign(sites={"commit a.py:1", "write b.py:2", "open c.py:3"})
+    for fault, struck in (
+        (Fault("commit a.py:1", 1, "failed"), True),
+        (Fault("write b.py:2", 1, "persisted"), True),
+        (Fault("write b.py:2", 1, "failed"), False),  # the call did not come
+    ):
+        campaign.add(Outcome(Case("erase", fault), "sqlite", struck, Judgement()))
+    assert campaign.report()["calls_not_struck"] == [
+        "failed write b.py:2",
+        "persisted commit a.py:1",
+    ]
 
 
 @pytest.mark.parametrize(
