@@ -22,7 +22,7 @@ def verification_page(request: Request, services: ServicesDep) -> Response:
     """Return the page with this service's public keys filled in."""
     base = f"{request.scope.get('root_path', '')}/verify"
     text = page.served(
-        services.ledger.verifier.vkey,
+        certificates.required_vkeys(services),
         certificates.issuer_pem(services).strip(),
         base,
         certificates.trust_root_if_needed(services),

@@ -44,7 +44,10 @@ def asset(name: str) -> str:
 
 
 def served(log_vkey: str, issuer_pem: str, base: str, trust_root: str = "") -> str:
-    """Return the page whose files are at `base`, with the service's keys filled in."""
+    """Return the page whose files are at `base`, with the service's keys filled in.
+
+    log_vkey: the log's key; on a second line its ML-DSA-44 key, if that is required too.
+    """
     head = (
         f'<link rel="stylesheet" href="{base}/{STYLE}">\n'
         f'<script type="module" src="{base}/page.mjs"></script>'
@@ -53,7 +56,10 @@ def served(log_vkey: str, issuer_pem: str, base: str, trust_root: str = "") -> s
 
 
 def alone(log_vkey: str = "", issuer_pem: str = "") -> str:
-    """Return the page as one file that works locally, without a network."""
+    """Return the page as one file that works locally, without a network.
+
+    log_vkey: as of `served`.
+    """
     script = "".join(_inlined(asset(name)) for name in MODULES)
     style = asset(STYLE)
     policy = _POLICY.format(script=_digest(script), style=_digest(style))

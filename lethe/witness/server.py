@@ -7,6 +7,7 @@ GET /<origin hash>/checkpoint   the last cosigned checkpoint
 import logging
 import re
 import threading
+from collections import OrderedDict
 from contextlib import suppress
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -23,12 +24,20 @@ IDLE_S = 10.0  # maximum wait for bytes of a request
 LINGER_S = 1.0  # maximum wait for the next bytes of a discarded body
 CONNECTION_S = 60.0  # maximum duration of a connection
 MOST_CONNECTIONS = 64
+HANDOVER_S = 1.0  # maximum wait for a connection that was hung up on to end
 TEXT = "text/plain; charset=utf-8"
 _CHECKPOINT = re.compile(r"/([0-9a-f]{64})/checkpoint")
 
 
 class Server(ThreadingHTTPServer):
-    """Listens at once; `serve_forever` answers. Client addresses are never logged."""
+    """Listens at once; `serve_forever` answers. Client addresses are never logged.
+
+    At most MOST_CONNECTIONS threads answer. Where all are taken, a new connection gets the
+    place of the oldest: a stranger who opens many and sends nothing would otherwise keep the
+    log out, and with a shorter IDLE_S would only open them again. The log sends its request at
+    once, while its connection is among the newest. Connections are not counted by address,
+    since behind a proxy all clients share one.
+    """
 
     daemon_threads = True
     request_queue_size = MOST_CONNECTIONS
@@ -36,17 +45,19 @@ class Server(ThreadingHTTPServer):
     def __init__(self, address: tuple[str, int], witness: Witness) -> None:
         self.witness = witness
         self._free = threading.BoundedSemaphore(MOST_CONNECTIONS)
+        self._open: OrderedDict[socket, None] = OrderedDict()  # oldest first
         super().__init__(address, Handler)
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """Answer in a new thread, or hang up if too many are busy."""
-        if not self._free.acquire(blocking=False):
+        """Answer in a new thread, or hang up if there is no room for it."""
+        if not self._make_room():
             self.shutdown_request(request)
             return
+        self._open[request] = None
         try:
             super().process_request(request, client_address)
         except RuntimeError:  # no thread left
-            self._free.release()
+            self._leave(request)
             self.shutdown_request(request)
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
@@ -58,7 +69,20 @@ class Server(ThreadingHTTPServer):
             super().process_request_thread(request, client_address)
         finally:
             ender.cancel()
-            self._free.release()
+            self._leave(request)
+
+    def _make_room(self) -> bool:
+        """Take a place for a thread; return whether there was one in time."""
+        if self._free.acquire(blocking=False):
+            return True
+        with suppress(KeyError):  # all were hung up on already
+            _hang_up(self._open.popitem(last=False)[0])
+        # The thread notices as soon as it reads or writes, but not while a disk is slow.
+        return self._free.acquire(timeout=HANDOVER_S)
+
+    def _leave(self, request: socket) -> None:
+        self._open.pop(request, None)
+        self._free.release()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Log an error by name, without its text, which may hold received data."""

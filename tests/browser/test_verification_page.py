@@ -252,13 +252,10 @@ def test_axe_finds_nothing(
     context.close()
 
 
-def test_the_logs_second_key_is_required_where_it_is_given(
-    opened: Open, tmp_path: Path
-) -> None:
-    vkeys = f"{CERTIFIED.log.vkey}\n{LOG_TOO.verifier.vkey}"
-    page = pages.alone(vkeys, public_pem(CERTIFIED.issuer))
-    (tmp_path / "verify.html").write_text(page, encoding="utf-8")
-    tab = opened(f"file://{tmp_path}/verify.html")
+BOTH_KEYS = f"{CERTIFIED.log.vkey}\n{LOG_TOO.verifier.vkey}"
+
+
+def check_that_both_keys_must_sign(tab: Any, tmp_path: Path) -> None:
     for name, data, words in (
         ("one.json", CERTIFIED.bundle, "once with each of both keys"),
         ("both.json", cosigned(LOG_TOO), "Ed25519 and ML-DSA-44 by"),
@@ -267,6 +264,22 @@ def test_the_logs_second_key_is_required_where_it_is_given(
         tab.set_input_files("#file", str(tmp_path / name))
         tab.wait_for_function("w => document.body.innerText.includes(w)", arg=words)
     assert verdict(tab) == "The certificate is authentic."
-    tab.fill("#log-key", f"{vkeys}\n{LOG_TOO.verifier.vkey}")
+
+
+def test_the_logs_second_key_is_required_where_the_service_fills_it_in(
+    opened: Open, tmp_path: Path
+) -> None:
+    with serving(pages.served(BOTH_KEYS, public_pem(CERTIFIED.issuer), "/verify")) as address:
+        check_that_both_keys_must_sign(opened(address), tmp_path)
+
+
+def test_the_logs_second_key_is_required_where_it_is_given(
+    opened: Open, tmp_path: Path
+) -> None:
+    page = pages.alone(BOTH_KEYS, public_pem(CERTIFIED.issuer))
+    (tmp_path / "verify.html").write_text(page, encoding="utf-8")
+    tab = opened(f"file://{tmp_path}/verify.html")
+    check_that_both_keys_must_sign(tab, tmp_path)
+    tab.fill("#log-key", f"{BOTH_KEYS}\n{LOG_TOO.verifier.vkey}")
     tab.click("button")
     tab.wait_for_function("() => document.body.innerText.includes('two keys at most')")

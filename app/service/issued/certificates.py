@@ -6,6 +6,7 @@ if the certificate names it.
 """
 
 import time
+from contextlib import suppress
 from hashlib import sha256
 
 from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
@@ -25,8 +26,10 @@ from lethe.certificates.bundle import build_bundle
 from lethe.certificates.statement import Predicate, parse_statement
 from lethe.certificates.verify import Verdict, verify_certificate
 from lethe.errors import LetheError
+from lethe.log.key_changes import ML_DSA
+from lethe.log.note import NoteError, read_note
 from lethe.signing.keys import public_pem
-from models import Artifact, Certificate, LogEntry, Verification
+from models import Artifact, Certificate, LogCheckpoint, LogEntry, Verification
 
 FRESH_S = 60.0  # how long a trust root is reused
 _REMEDY = (
@@ -176,6 +179,23 @@ def trust_root_if_needed(services: Services) -> str:
     if not service_key_events(services.ledger).entries:
         return ""
     return published_trust_root(services).decode()
+
+
+def required_vkeys(services: Services) -> str:
+    """Return the log's verifier keys that must have signed each certificate, one on each line.
+
+    The ML-DSA-44 key is the second, if the log began with one. A log that got it later issued
+    certificates without its line, and a page that requires it would call them not authentic.
+    """
+    ledger = services.ledger
+    required = [ledger.verifier]
+    with services.reading() as session:
+        first = session.get(LogCheckpoint, 0)  # None if the log was recovered from a mirror
+    if first is not None:
+        with suppress(NoteError):  # no second key signed it
+            read_note(first.note, ledger.known(ML_DSA))
+            required += ledger.signing(ML_DSA)[:1]
+    return "\n".join(key.vkey for key in required)
 
 
 def issuer_pem(services: Services) -> str:

@@ -1,7 +1,9 @@
 """The witness over HTTP: statuses of the specification, and bounds."""
 
 import socket
+import threading
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import httpx2
@@ -99,14 +101,88 @@ def test_a_body_that_is_cut_short_and_a_silent_client_hold_nothing(
     assert client.get(PLACE).status_code == 404
 
 
-def test_no_more_than_so_many_connections_at_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(server, "MOST_CONNECTIONS", 1)
+@pytest.fixture
+def small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, int]]:
+    """The address of a witness with room for three connections, which never time out."""
+    monkeypatch.setattr(server, "MOST_CONNECTIONS", 3)
+    monkeypatch.setattr(server.Handler, "timeout", 600.0)
     witness_in(tmp_path / "w", LOG)
     with serving(tmp_path / "w") as url:
         parts = httpx2.URL(url)
-        with socket.create_connection((parts.host, parts.port), timeout=10) as first:
-            first.sendall(b"GET / HTTP/1.1\r\n")
-            with socket.create_connection((parts.host, parts.port), timeout=10) as second:
-                assert second.recv(1) == b""
+        yield parts.host, parts.port
+
+
+def is_open(connection: socket.socket) -> bool:
+    connection.setblocking(False)
+    try:
+        return connection.recv(1) != b""
+    except BlockingIOError:
+        return True
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"",
+        b"GET / HTTP/1.1\r\n",
+        b"POST /add-checkpoint HTTP/1.1\r\ncontent-length: 9\r\n\r\nold",
+    ],
+    ids=["nothing", "half a head", "half a body"],
+)
+def test_a_stranger_who_takes_all_connections_does_not_keep_the_log_out(
+    small: tuple[str, int], sent: bytes
+) -> None:
+    with ExitStack() as ends:
+        strangers = [
+            ends.enter_context(socket.create_connection(small, timeout=10)) for _ in range(3)
+        ]
+        for one in strangers:
+            one.sendall(sent)
+        url = f"http://{small[0]}:{small[1]}/add-checkpoint"
+        assert httpx2.post(url, content=LOG.request(0, 5)).status_code == 200
+        # The oldest made room, and no other.
+        assert strangers[0].recv(1) == b""
+        assert [is_open(one) for one in strangers[1:]] == [True, True]
+
+
+def test_no_more_than_so_many_connections_at_once(
+    small: tuple[str, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    handled: list[int] = []
+    handle = server.Handler.handle
+
+    def counted(self: server.Handler) -> None:
+        running.append(self)
+        handled.append(len(running))
+        handle(self)
+        running.remove(self)
+
+    running: list[server.Handler] = []
+    monkeypatch.setattr(server.Handler, "handle", counted)
+    with ExitStack() as ends:
+        for _ in range(20):
+            last = ends.enter_context(socket.create_connection(small, timeout=10))
+        last.sendall(b"GET / HTTP/1.1\r\n\r\n")
+        assert last.recv(100).startswith(b"HTTP/1.1 404 ")
+    assert (len(handled), max(handled)) == (20, 3)
+
+
+def test_a_connection_that_does_not_end_is_not_waited_for_without_end(
+    small: tuple[str, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Threads that wait for a disk do not notice that they were hung up on."""
+    monkeypatch.setattr(server, "HANDOVER_S", 0.01)
+    disk, stuck = threading.Event(), threading.Semaphore(0)
+
+    def wait(*_: object) -> None:
+        stuck.release()
+        disk.wait()
+
+    monkeypatch.setattr(server.Handler, "handle", wait)
+    with ExitStack() as ends:
+        ends.callback(disk.set)
+        for _ in range(3):
+            ends.enter_context(socket.create_connection(small, timeout=10))
+            stuck.acquire()
+        fourth = ends.enter_context(socket.create_connection(small, timeout=10))
+        assert fourth.recv(1) == b""
