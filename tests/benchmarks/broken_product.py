@@ -13,6 +13,7 @@ from typing import Any
 from uuid import uuid4
 
 from app.backup.folder import Folder
+from app.protocols.cases import show_all
 from app.protocols.drp import routes
 from app.protocols.opendsr import routes as controllers
 from app.schemas.requests import Accepted, Receipt
@@ -102,7 +103,7 @@ def forgetting_agents() -> None:
 
 def forgetting_controllers() -> None:
     """Answer that a request is cancelled, without a commit, and call nobody back."""
-    setattr(controllers, "withdraw_all", controllers.show_all)  # noqa: B010 - names it imports
+    setattr(controllers, "withdraw_all", show_all)  # noqa: B010 - a name that it imports
     setattr(controllers, "follow", lambda *_: None)  # noqa: B010 - a name that it imports
 
 

@@ -109,6 +109,7 @@ def small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str
     witness_in(tmp_path / "w", LOG)
     with serving(tmp_path / "w") as url:
         parts = httpx2.URL(url)
+        assert parts.port is not None
         yield parts.host, parts.port
 
 
