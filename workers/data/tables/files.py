@@ -64,7 +64,7 @@ def read_table(
             table = read(one, choose, left, part)
         if tables:
             _check_same(tables[0], table, one)
-        left -= table.nbytes
+        left -= max(table.nbytes, table.num_rows)
         tables.append(table)
     with bounded(most_bytes):
         whole = tables[0] if len(tables) == 1 else _joined(tables)
@@ -227,7 +227,8 @@ def _collected(
     for batch in batches:
         # Offsets and lengths of an Arrow file are read unchecked, and may point anywhere.
         batch.validate(full=True)
-        taken += batch.nbytes
+        # Rows of nulls take no bytes here, but the arrays that readers make of them do.
+        taken += max(batch.nbytes, batch.num_rows)
         if taken > most:
             raise DatasetError(too_large(most))
         done += batch.num_rows
