@@ -393,6 +393,43 @@ def test_metadata_that_lies_about_rows_is_refused(tmp_path: Path) -> None:
         assert table.numbers("x").tolist() == [0, 0, 0]
 
 
+def one_page_in_groups(groups: int, size: int) -> bytes:
+    """Return a Parquet file (Thrift, compact) whose row groups all name one page of int64."""
+
+    def number(field: int, value: int) -> bytes:  # the step from the field before, and an i64
+        return bytes([field << 4 | 6]) + varint(value * 2)
+
+    def small(field: int, value: int) -> bytes:
+        return bytes([field << 4 | 5]) + varint(value * 2)
+
+    def name(field: int) -> bytes:
+        return bytes([field << 4 | 8, 1]) + b"x"
+
+    end = b"\0"
+    values = small(1, 1) + small(1, 0) + small(1, 3) + small(1, 3) + end
+    page = small(1, 0) + small(1, size) + small(1, size) + b"\x2c" + values + end + bytes(size)
+    column = (
+        small(1, 2) + b"\x19\x15\0" + b"\x19\x18\1x" + small(1, 0) + number(1, 1)
+        + number(1, len(page)) + number(1, len(page)) + number(2, 4) + end
+    )  # fmt: skip
+    chunk = number(2, 4) + b"\x1c" + column + end
+    group = b"\x19\x1c" + chunk + number(1, 8) + number(1, 1) + end
+    schema = name(4) + small(1, 1) + end + small(1, 2) + small(2, 0) + name(1) + end
+    footer = small(1, 1) + b"\x19\x2c" + schema + number(1, groups)
+    footer += b"\x19\xfc" + varint(groups) + group * groups + end
+    return b"PAR1" + page + footer + struct.pack("<I", len(footer)) + b"PAR1"
+
+
+def test_a_page_is_not_read_for_each_row_group(tmp_path: Path) -> None:
+    """It may unpack to gigabytes, each time."""
+    path = tmp_path / "rows.parquet"
+    path.write_bytes(one_page_in_groups(16, 1 << 10))
+    assert len(read_table(path)) == 16
+    path.write_bytes(one_page_in_groups(64, 1 << 14))
+    with pytest.raises(DatasetError, match="not a readable"):
+        read_table(path)
+
+
 def test_no_damaged_byte_of_a_footer_ends_the_process(tmp_path: Path) -> None:
     """Arrow aborts if a column's damaged statistics are read."""
     path = tmp_path / "rows.parquet"
