@@ -45,7 +45,7 @@ async def get_period_report(
 
 
 def rendered(data: bytes, form: Form, chosen: Texts) -> bytes:
-    """Return a report (JSON) in another format. Raises PdfMissingError."""
+    """Return a report (JSON) in another format. Raises as `lethe.report.pdf.pdf`."""
     if form == "json":
         return data
     if form == "pdf":

@@ -4,6 +4,7 @@ The extra `pdf` installs it. No image, font or style sheet is loaded from outsid
 """
 
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
@@ -18,6 +19,11 @@ from lethe.report.certificate import Sheet, certificate_html
 from lethe.report.markup import Markup
 from lethe.words.texts import Texts
 
+# Of a page, in characters: a certificate of a hundred checks has 20,000, its longest word 71.
+# WeasyPrint lays a text out again for each of its lines: a certificate of 1 MiB, as large as
+# the format allows, would take it hours.
+MOST_PAGE = 1 << 16
+MOST_WORD = 1000
 _FONT_TIME = Lock()
 
 
@@ -27,11 +33,16 @@ class PdfMissingError(LetheError):
     slug, title, status = "pdf-not-installed", "PDF is not available here", 501
 
 
+class PdfTooLongError(LetheError):
+    """A document that takes too long to render as PDF."""
+
+    slug, title, status = "pdf-too-long", "The document is too long for a PDF", 422
+
+
 def certificate_pdf(sheet: Sheet, texts: Texts) -> bytes:
     """Return the certificate as PDF/A-3b with the certificate file attached.
 
-    The same file in the same language and release gives the same bytes. Raises PdfMissingError
-    if a required package is not installed.
+    The same file in the same language and release gives the same bytes. Raises as `pdf`.
     """
     code = Markup() if not sheet.page else qr_code(sheet.page)
     page = certificate_html(sheet, texts, code)
@@ -57,9 +68,18 @@ def pdf(page: str, attached: dict[str, bytes], day: datetime) -> bytes:
     """Return an HTML page as PDF/A-3b.
 
     attached: the source files of the document, by name. day: the time stamp of the document and
-    its attachments. Raises PdfMissingError: WeasyPrint, or Pango that it loads, is not
-    installed.
+    its attachments.
+
+    Raises:
+        PdfTooLongError: The page has more than MOST_PAGE characters, or a word of more than
+            MOST_WORD.
+        PdfMissingError: WeasyPrint, or Pango that it loads, is not installed.
     """
+    if len(page) > MOST_PAGE or max(map(len, re.split("[ <>]", page))) > MOST_WORD:
+        raise PdfTooLongError(
+            f"a PDF has at most {MOST_PAGE:,} characters, and {MOST_WORD:,} in a word: take "
+            "the HTML"
+        )
     weasyprint = load_weasyprint()
     nothing = weasyprint.urls.URLFetcher(allowed_protocols=())
     made = weasyprint.HTML(string=page, url_fetcher=nothing)

@@ -81,7 +81,7 @@ def _log_part(log: Any, texts: Texts) -> Content:
 def period_pdf(data: bytes, texts: Texts) -> bytes:
     """Return a report as PDF/A-3b with its JSON attached.
 
-    Raises PdfMissingError if a required package is not installed.
+    Raises as `lethe.report.pdf.pdf`.
     """
     report = canonical.decode(data)
     last = date.fromisoformat(report["last"])

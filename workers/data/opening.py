@@ -127,16 +127,17 @@ def read_labelled(
     from workers.data.tables.labelled import Roles, labelled
 
     wanted = roles or Roles()
-    names: list[str] = []
+    names: dict[str, None] = {}
 
     def choose(found: Sequence[str]) -> list[str]:
-        names.extend(name for name in found if name not in names)
+        names.update(dict.fromkeys(found))
         wanted.check_label(found)
         return wanted.chosen(found)
 
     table = read_table(path, choose, progress=progress)
     rows = labelled(table, wanted)
-    return rows, tuple(name for name in names if name not in table.names)
+    kept = set(table.names)
+    return rows, tuple(name for name in names if name not in kept)
 
 
 def label_table(

@@ -30,7 +30,7 @@ from lethe.certificates.evidence import SCORES_TYPE
 from lethe.errors import LetheError
 from lethe.log.proofs import ProofError
 from lethe.log.tiles import TileError
-from lethe.report.pdf import PdfMissingError
+from lethe.report.pdf import PdfMissingError, PdfTooLongError
 from lethe.signing import errors as s
 
 Problem = type[LetheError]
@@ -137,7 +137,7 @@ RAISED: dict[str, tuple[Problem, ...]] = {
     "getCertificateReceipt": (*_WITNESSED, p.ReceiptRefusedError),
     "getCertificate": _WITNESSED,
     "getCertificatePage": (*_WITNESSED, p.BusyError),
-    "getCertificatePdf": (*_WITNESSED, p.BusyError, PdfMissingError),
+    "getCertificatePdf": (*_WITNESSED, p.BusyError, PdfMissingError, PdfTooLongError),
     "getEvidence": (*_ISSUED, NotStoredError, ShreddedError),
     "getScores": (p.NotFoundError, NotStoredError, ShreddedError),
     "listAsked": (),
@@ -226,7 +226,13 @@ RAISED: dict[str, tuple[Problem, ...]] = {
     "listAudits": (),
     "getAudit": _UNKNOWN,
     "stopAudit": _CLOSED,
-    "getPeriodReport": (p.BadCursorError, p.BusyError, p.PeriodChangedError, PdfMissingError),
+    "getPeriodReport": (
+        p.BadCursorError,
+        p.BusyError,
+        p.PeriodChangedError,
+        PdfMissingError,
+        PdfTooLongError,
+    ),
     "getReport": (p.NotFoundError, p.NoReportError, p.AuditMissingError, NotStoredError),
     "getStatistics": (
         p.NotFoundError,

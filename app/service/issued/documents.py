@@ -22,7 +22,8 @@ def pdf(services: Services, request_id: str, language: Language) -> bytes:
     """Return a certificate as PDF/A-3b.
 
     Raises NotFoundError, NotIssuedError, CertificateChangedError: as for the page;
-    PdfMissingError: the service is installed without the PDF renderer.
+    PdfMissingError: the service is installed without the PDF renderer; PdfTooLongError: it
+    would take too long.
     """
     return certificate_pdf(_sheet(services, request_id), texts(language))
 

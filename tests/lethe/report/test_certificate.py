@@ -16,7 +16,14 @@ import pytest
 from lethe.certificates.statement import CheckPart, MethodPart
 from lethe.report.certificate import Sheet, certificate_html
 from lethe.report.markup import Markup, element, rendered
-from lethe.report.pdf import PdfMissingError, certificate_pdf, qr_code
+from lethe.report.pdf import (
+    MOST_PAGE,
+    MOST_WORD,
+    PdfMissingError,
+    PdfTooLongError,
+    certificate_pdf,
+    qr_code,
+)
 from lethe.words.texts import LANGUAGES, Language, texts
 from tests.lethe.certificates.build import CERTIFICATE_ID, Office, contents, log_signer
 from tests.lethe.cli.certificates import run, run_as_main
@@ -179,3 +186,54 @@ def test_without_the_extra_it_says_what_to_install(
     monkeypatch.setitem(sys.modules, missing, None)
     with pytest.raises(PdfMissingError, match=r"\.\[pdf\]"):
         certificate_pdf(sheet(), texts("en"))
+
+
+def stating(statement: str, **parameters: str) -> Sheet:
+    _, predicate = contents()
+    guarantee = replace(predicate.guarantee, statement=statement)
+    return sheet(guarantee=guarantee, method=replace(predicate.method, parameters=parameters))
+
+
+@pytest.mark.parametrize(
+    ("statement", "parameters"),
+    [
+        ("x" * (MOST_WORD + 1), {}),
+        ("\u00a0x" * MOST_WORD, {}),  # WeasyPrint breaks no line at these spaces either
+        ("xy " * (MOST_PAGE // 3), {}),
+        ("xy", {f"{number:x}": "v" for number in range(MOST_PAGE // 40)}),
+    ],
+    ids=["word", "other-spaces", "text", "rows"],
+)
+def test_what_renders_for_hours_is_no_pdf(
+    statement: str, parameters: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Refused before the renderer is loaded.
+    monkeypatch.setitem(sys.modules, "weasyprint", None)
+    made = replace(stating(statement, **parameters), page="")
+    with pytest.raises(PdfTooLongError, match="take the HTML"):
+        certificate_pdf(made, texts("en"))
+    assert certificate_html(made, texts("en"))
+
+
+@needs_pdf
+@pytest.mark.parametrize("text", ["xy " * 133, "x" * 400], ids=["words", "word"])
+def test_a_text_is_not_laid_out_again_for_each_character(
+    text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from weasyprint.layout import inline, preferred
+
+    counted = 0
+
+    def count(text: str, *others: Any, **named: Any) -> Any:
+        nonlocal counted
+        counted += len(text)
+        return split(text, *others, **named)
+
+    split = inline.split_first_line
+    certificate_pdf(stating("x"), texts("en"))
+    for module in (inline, preferred):
+        monkeypatch.setattr(module, "split_first_line", count)
+    certificate_pdf(stating("x", name="x"), texts("en"))
+    short, counted = counted, 0
+    certificate_pdf(stating(text, name=text), texts("en"))
+    assert counted < short + 100 * len(text)

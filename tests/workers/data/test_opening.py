@@ -12,9 +12,11 @@ import pyarrow.feather as feather
 import pyarrow.parquet as pq
 import pytest
 
+from tests.workers.data.tables.test_files import Counted
 from workers.data.extractors.identity import Identity
-from workers.data.opening import OpenedData, label_table, open_data, opened
+from workers.data.opening import OpenedData, label_table, open_data, opened, read_labelled
 from workers.data.tables.labelled import Roles
+from workers.data.tables.table import DataTable
 from workers.errors import DatasetError
 from workers.registration.ridge import prepare
 from workers.sql import query_table
@@ -213,3 +215,20 @@ def test_without_pyarrow_the_extra_is_named(
     assert as_npz(tmp_path).federation.features.shape == (ROWS, 3)
     with pytest.raises(DatasetError, match=r"reading a table needs pyarrow: .*\[tables\]"):
         open_data(tmp_path / "rows.parquet", ROLES)
+
+
+def test_the_names_of_wide_tables_are_not_compared_with_each_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    names = [Counted(f"c{number}") for number in range(300)]
+    columns = {str(name): [1.0, 2.0] for name in names}
+
+    def read_table(path: Path, choose: Callable[[Any], Any], **_: Any) -> DataTable:
+        choose(names)
+        return DataTable(pa.table(columns))
+
+    monkeypatch.setattr("workers.data.tables.files.read_table", read_table)
+    Counted.compared = 0
+    _, unused = read_labelled(Path("wide.csv"), Roles(unlabelled=True))
+    assert unused == ()
+    assert Counted.compared < 10 * 300

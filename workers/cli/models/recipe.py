@@ -1,6 +1,6 @@
 """`lethe model register recipe`: an estimator of the catalogue, or one for each shard."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 
     from workers.registration.recipe import RecipeRegistration, RecipeRows
     from workers.training.recipes.recipe import Recipe
+
+# The modules that read a model's file.
+ONE, SHARDS = "workers.training.recipes.files", "workers.training.shards.predict"
 
 
 @click.command(epilog=ABOUT_DATA)
@@ -80,12 +83,7 @@ def recipe(
         _send_shards(url, prepared, rows, wanted)
         return
 
-    def predict(file: bytes) -> "NDArray[Any]":
-        from workers.training.recipes.files import decode
-
-        return decode(file).predict(prepared.features)
-
-    send(url, prepared, predict, numbers=numbers)
+    send(url, prepared, _predictor(prepared, ONE), numbers=numbers)
 
 
 def _send_shards(
@@ -99,7 +97,7 @@ def _send_shards(
     numbers = not recipe.classifies
     how = prepared.manifest["shards"]
     click.echo(f"{how['count']} shards; each {how['by']} is in one of them")
-    send(url, prepared, lambda found: shards.predict(found, prepared), numbers=numbers)
+    send(url, prepared, _predictor(prepared, SHARDS), numbers=numbers)
     if len(prepared.labels) and _is_installed(recipe):
         limits = Limits(FIT_SECONDS, FIT_MEMORY_BYTES)
         with shown():
@@ -107,6 +105,20 @@ def _send_shards(
         click.echo(
             f"one model of all rows: {measured(found, prepared.labels, numbers=numbers)}"
         )
+
+
+def _predictor(
+    prepared: "RecipeRegistration", reader: str
+) -> "Callable[[bytes], NDArray[Any]]":
+    """Return what predicts the held-out rows by a file of the service.
+
+    It is read in a process with limits: on a malformed file the library of a booster crashes,
+    loops, or takes gigabytes.
+    """
+    from workers.training.recipes.process import Limits, predict
+
+    limits = Limits(FIT_SECONDS, FIT_MEMORY_BYTES)
+    return lambda file: predict(file, prepared.features, limits, reader)
 
 
 def _checked(document: Mapping[str, Any]) -> "Recipe":

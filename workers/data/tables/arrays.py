@@ -64,7 +64,8 @@ def _read(
     headers = {name: _header(archive, name) for name in archive.files}
     places = [place for name, header in headers.items() for place in _places(name, header)]
     chosen = choose([column for column, _, _ in places])
-    wanted = {column: (name, place) for column, name, place in places if column in chosen}
+    named = set(chosen)
+    wanted = {column: (name, place) for column, name, place in places if column in named}
     names = list(dict.fromkeys(wanted[column][0] for column in chosen))
     for name in names:
         _check(name, headers[name], names[0], headers[names[0]])

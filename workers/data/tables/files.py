@@ -6,6 +6,7 @@ the bound first. The declared size may be wrong, so the bound is also enforced w
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from io import FileIO
 from pathlib import Path
 
 import pyarrow as pa
@@ -64,7 +65,7 @@ def read_table(
             table = read(one, choose, left, part)
         if tables:
             _check_same(tables[0], table, one)
-        left -= table.nbytes
+        left -= max(table.nbytes, table.num_rows)
         tables.append(table)
     with bounded(most_bytes):
         whole = tables[0] if len(tables) == 1 else _joined(tables)
@@ -136,9 +137,34 @@ def _parquet(path: Path, choose: Choose, most: int, progress: Progress) -> pa.Ta
     if max(encoded, rows * sum(_width(schema.field(name).type) for name in chosen)) > most:
         raise DatasetError(too_large(most))
     # A dictionary with one long text is small; expanded to one text per row it is not.
-    with pq.ParquetFile(path, read_dictionary=texts, page_checksum_verification=True) as file:
+    options = {
+        "read_dictionary": texts,
+        "page_checksum_verification": True,
+        "pre_buffer": False,  # or one page is read once for all that name it
+    }
+    with _ReadOnce(path) as source, pq.ParquetFile(source, **options) as file:
         batches = file.iter_batches(BATCH, columns=chosen, use_threads=False)
         return _collected(batches, chosen, rows, most, progress)
+
+
+class _ReadOnce(FileIO):
+    """A file of which little more than its bytes is read.
+
+    The row groups of a Parquet file may all name one page. It may unpack to gigabytes each
+    time, of which a row remains. Raises ValueError when too much was read.
+    """
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self._left = 2 * path.stat().st_size + (1 << 16)  # the end is read several times
+
+    def read(self, size: int | None = -1) -> bytes:
+        """Return the next bytes."""
+        found = super().read(size)
+        self._left -= len(found)
+        if self._left < 0:
+            raise ValueError("read again")
+        return found
 
 
 def _arrow(path: Path, choose: Choose, most: int, progress: Progress) -> pa.Table:
@@ -227,7 +253,8 @@ def _collected(
     for batch in batches:
         # Offsets and lengths of an Arrow file are read unchecked, and may point anywhere.
         batch.validate(full=True)
-        taken += batch.nbytes
+        # Rows of nulls take no bytes here, but the arrays that readers make of them do.
+        taken += max(batch.nbytes, batch.num_rows)
         if taken > most:
             raise DatasetError(too_large(most))
         done += batch.num_rows

@@ -21,6 +21,8 @@ from workers.data.tables.values import (
     check_lengths,
     distinct_values,
     kind_words,
+    mapped,
+    missing,
     missing_words,
     plain_values,
     texts_of,
@@ -63,6 +65,8 @@ class DataTable:
     def __init__(self, arrow: pa.Table, *, untyped: bool = False) -> None:
         check_names(arrow.column_names)
         self._arrow = arrow
+        self._names = tuple(arrow.column_names)  # Arrow makes the list anew each time
+        self._places = {name: place for place, name in enumerate(self._names)}
         self._untyped = untyped
         self._known: dict[str, Column] = {}
 
@@ -72,7 +76,7 @@ class DataTable:
     @property
     def names(self) -> tuple[str, ...]:
         """The names of the columns, in the order of the file."""
-        return tuple(self._arrow.column_names)
+        return self._names
 
     @property
     def columns(self) -> tuple[Column, ...]:
@@ -170,8 +174,7 @@ class DataTable:
     def holes(self, name: str) -> NDArray[np.bool_]:
         """Return a mask (n,) of a column's missing values."""
         values, _ = self._values(name)
-        found: NDArray[np.bool_] = pc.is_null(plain_values(values), nan_is_null=True).to_numpy()
-        return found
+        return missing(values)
 
     def classes(self, name: str) -> tuple[Labels, tuple[str, ...]]:
         """Return a column (n,) as class numbers, and the class names, in order.
@@ -333,10 +336,13 @@ class DataTable:
         return "" if row is None else f" (as in row {row + 1:,} after the header)"
 
     def _numbered(self, name: str, known: Sequence[str]) -> NDArray[np.floating[Any]]:
-        values = plain_values(self._raw(name))
-        places = pc.index_in(values, value_set=pa.array(list(known), values.type))
-        places = pc.if_else(pc.is_null(values), pa.scalar(None, pa.int32()), places)
-        unknown = places.null_count - values.null_count
+        values = self._raw(name)
+        places = mapped(
+            values,
+            lambda texts: pc.index_in(texts, value_set=pa.array(list(known), texts.type)),
+            pa.int32(),
+        )
+        unknown = places.null_count - int(missing(values).sum())
         if unknown:
             raise DatasetError(
                 f"{name}: {unknown:,} of {len(self):,} values are not among its categories: "
@@ -354,6 +360,6 @@ class DataTable:
         return parsed(values, kind), kind
 
     def _raw(self, name: str) -> pa.ChunkedArray:
-        if name not in self.names:
+        if name not in self._places:
             raise DatasetError(unknown_column(name, self.names))
-        return self._arrow.column(name)
+        return self._arrow.column(self._places[name])

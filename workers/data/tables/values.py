@@ -1,5 +1,6 @@
 """Values of a column in Arrow, and as the numpy arrays that readers need."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,27 @@ def plain_values(values: pa.ChunkedArray) -> pa.ChunkedArray:
     if pa.types.is_dictionary(values.type):
         return pc.cast(values, values.type.value_type)
     return pc.cast(values, pa.float32()) if pa.types.is_float16(values.type) else values
+
+
+def mapped(
+    values: pa.ChunkedArray, function: Callable[[pa.Array], pa.Array], kind: pa.DataType
+) -> pa.ChunkedArray:
+    """Return a function of each value, of type `kind`, without expanding a dictionary.
+
+    A dictionary may have one text of megabytes for millions of rows.
+    """
+    if not pa.types.is_dictionary(values.type):
+        return pa.chunked_array(map(function, values.chunks), kind)
+    found = (function(chunk.dictionary).take(chunk.indices) for chunk in values.chunks)
+    return pa.chunked_array(found, kind)
+
+
+def missing(values: pa.ChunkedArray) -> NDArray[np.bool_]:
+    """Return a mask (n,) of missing values and NaN."""
+    plain = values if pa.types.is_dictionary(values.type) else plain_values(values)
+    empty = mapped(plain, lambda some: pc.is_null(some, nan_is_null=True), pa.bool_())
+    found: NDArray[np.bool_] = pc.fill_null(empty, True).to_numpy()
+    return found
 
 
 def are_whole(values: pa.ChunkedArray) -> bool:

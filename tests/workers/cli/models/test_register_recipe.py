@@ -22,7 +22,7 @@ from tests.small import pack
 from tests.uploads import parsed
 from tests.workers.cli.models.registering import FittingService, said
 from workers.cli.models import command as model
-from workers.training.recipes.files import decode
+from workers.training.recipes import files
 from workers.training.recipes.fit import FitRows, fit
 from workers.training.recipes.recipe import Recipe
 
@@ -81,6 +81,23 @@ def test_a_table_with_holes_and_people(tmp_path: Path, service: Service) -> None
     assert np.isnan(service.rows["features"]).any()
     assert COLUMN + "email" in service.rows
     assert b"example.org" not in b"".join(one.tobytes() for one in service.rows.values())
+
+
+def test_the_file_of_the_service_is_read_in_a_process_with_limits(
+    tmp_path: Path, service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A booster's library crashes, loops and takes gigabytes on a malformed file."""
+
+    def read_here(data: bytes) -> None:
+        raise AssertionError("read without limits")
+
+    monkeypatch.setattr(files, "decode", read_here)
+    words = (table(tmp_path), "--label", "kind", "--features", "f*")
+    found = register(tmp_path, TREES, *words)
+    assert found.exit_code == 0, found.output
+    assert "accuracy on 15 held-out rows: " in found.output
+    service.fitted = lambda *_: b"no model"  # type: ignore[method-assign]
+    assert "not a canonical safetensors file" in said(register(tmp_path, TREES, *words))
 
 
 def test_numbers_are_predicted_from_a_table(tmp_path: Path, service: Service) -> None:
@@ -248,7 +265,7 @@ def test_categories_and_weights_reach_the_fit(tmp_path: Path, service: Service) 
     labels = np.array([one == "yes" for one in columns["kind"]]).astype(int)
     theirs = HistGradientBoostingClassifier(max_iter=10, random_state=0)
     wanted = theirs.fit(features, labels, sample_weight=columns["w"]).predict_proba(features)
-    np.testing.assert_array_equal(decode(service.file).probabilities(features), wanted)
+    np.testing.assert_array_equal(files.decode(service.file).probabilities(features), wanted)
     plain = fit(
         Recipe.parse(NewRecipe.model_validate(service.manifest).recipe.spelled()),
         FitRows(service.rows["features"], service.rows["labels"]),

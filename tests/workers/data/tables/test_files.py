@@ -26,6 +26,18 @@ from workers.data.tables.files import read_table
 from workers.data.tables.table import DataTable
 from workers.errors import DatasetError
 
+
+class Counted(str):
+    """A name that counts comparisons."""
+
+    compared = 0
+    __hash__ = str.__hash__
+
+    def __eq__(self, other: object) -> bool:
+        Counted.compared += 1
+        return str.__eq__(self, other)
+
+
 TABLE = pa.table({"id": ["007", "8", "x,y"], "x": [0.1, -2.5, 1e300], "n": [1, 2, 3]})
 
 
@@ -227,6 +239,16 @@ def test_other_files_are_refused(suffix: str, content: bytes, tmp_path: Path) ->
         read_table(tmp_path / f"nowhere{suffix}")
 
 
+def test_the_names_of_wide_tables_are_not_compared_with_each_other(tmp_path: Path) -> None:
+    Counted.compared = 0
+    path = tmp_path / "wide.npz"
+    np.savez(path, x=np.zeros((1, 300)))
+    table = read_table(path, lambda names: [Counted(name) for name in names])
+    assert len(table.names) == 300
+    assert Counted.compared < 10 * 300
+    assert table.names is table.names
+
+
 def test_a_pipe_is_refused_and_not_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "rows.csv")
     with pytest.raises(DatasetError, match="neither a file nor a folder"):
@@ -287,6 +309,18 @@ def test_zeros_that_unpack_to_gigabytes_are_refused_by_their_metadata(tmp_path: 
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 4 << 10  # KiB
 
 
+@pytest.mark.parametrize("kind", [pa.null(), pa.struct([])], ids=str)
+def test_rows_without_bytes_count(kind: pa.DataType, tmp_path: Path) -> None:
+    """A file of 400 bytes may have 2**40 rows, and a reader makes an array of them."""
+    rows = pa.record_batch({"k": pa.Array.from_buffers(kind, 1 << 21, [None])})
+    path = tmp_path / "rows.arrow"
+    with ipc.new_file(str(path), rows.schema) as writer:
+        writer.write_batch(rows)
+    assert path.stat().st_size < 1000
+    with pytest.raises(DatasetError, match="needs more than"):
+        read_table(path, most_bytes=1 << 20)
+
+
 def test_a_long_text_for_each_row_stays_in_its_dictionary(tmp_path: Path) -> None:
     rows = 100_000
     numbers = pa.array(np.zeros(rows, np.int32))
@@ -297,6 +331,39 @@ def test_a_long_text_for_each_row_stays_in_its_dictionary(tmp_path: Path) -> Non
     for ask in (table.ids, table.classes, table.categories):
         with pytest.raises(DatasetError, match="k: a value is longer"):
             ask("k")
+
+
+def test_holes_and_categories_expand_no_dictionary(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever wrote the file may have put one text of megabytes into millions of rows."""
+    path = tmp_path / "rows.parquet"
+    texts = pa.array(["b", None, "a", "b"]).dictionary_encode()
+    pq.write_table(pa.table({"k": texts}), path)
+    table = read_table(path)
+
+    def expanded(values: pa.ChunkedArray) -> pa.ChunkedArray:
+        assert not pa.types.is_dictionary(values.type), "expanded"
+        return values
+
+    monkeypatch.setattr("workers.data.tables.table.plain_values", expanded)
+    assert table.holes("k").tolist() == [False, True, False, False]
+    known = {"k": ["a", "b"]}
+    found = table.matrix(["k"], allow_missing=True, categories=known)
+    np.testing.assert_array_equal(found[:, 0], [1, np.nan, 0, 1])
+    with pytest.raises(DatasetError, match="k: 1 of 4 values are not among"):
+        table.matrix(["k"], allow_missing=True, categories={"k": ["b"]})
+
+
+def test_a_dictionary_may_itself_miss_values() -> None:
+    indices = pa.array([0, 1, None, 2], pa.int8())
+    texts = pa.DictionaryArray.from_arrays(indices, pa.array(["a", None, "b"]))
+    numbers = pa.DictionaryArray.from_arrays(indices, pa.array([1.0, np.nan, 2.0]))
+    table = DataTable(pa.table({"k": texts, "x": numbers}))
+    for name in ("k", "x"):
+        assert table.holes(name).tolist() == [False, True, True, False]
+    found = table.matrix(["k"], allow_missing=True, categories={"k": ["a", "b"]})
+    np.testing.assert_array_equal(found[:, 0], [0, np.nan, np.nan, 1])
 
 
 def test_a_dictionary_is_text_to_a_person(tmp_path: Path) -> None:
@@ -324,6 +391,43 @@ def test_metadata_that_lies_about_rows_is_refused(tmp_path: Path) -> None:
         except DatasetError:
             continue
         assert table.numbers("x").tolist() == [0, 0, 0]
+
+
+def one_page_in_groups(groups: int, size: int) -> bytes:
+    """Return a Parquet file (Thrift, compact) whose row groups all name one page of int64."""
+
+    def number(field: int, value: int) -> bytes:  # the step from the field before, and an i64
+        return bytes([field << 4 | 6]) + varint(value * 2)
+
+    def small(field: int, value: int) -> bytes:
+        return bytes([field << 4 | 5]) + varint(value * 2)
+
+    def name(field: int) -> bytes:
+        return bytes([field << 4 | 8, 1]) + b"x"
+
+    end = b"\0"
+    values = small(1, 1) + small(1, 0) + small(1, 3) + small(1, 3) + end
+    page = small(1, 0) + small(1, size) + small(1, size) + b"\x2c" + values + end + bytes(size)
+    column = (
+        small(1, 2) + b"\x19\x15\0" + b"\x19\x18\1x" + small(1, 0) + number(1, 1)
+        + number(1, len(page)) + number(1, len(page)) + number(2, 4) + end
+    )  # fmt: skip
+    chunk = number(2, 4) + b"\x1c" + column + end
+    group = b"\x19\x1c" + chunk + number(1, 8) + number(1, 1) + end
+    schema = name(4) + small(1, 1) + end + small(1, 2) + small(2, 0) + name(1) + end
+    footer = small(1, 1) + b"\x19\x2c" + schema + number(1, groups)
+    footer += b"\x19\xfc" + varint(groups) + group * groups + end
+    return b"PAR1" + page + footer + struct.pack("<I", len(footer)) + b"PAR1"
+
+
+def test_a_page_is_not_read_for_each_row_group(tmp_path: Path) -> None:
+    """It may unpack to gigabytes, each time."""
+    path = tmp_path / "rows.parquet"
+    path.write_bytes(one_page_in_groups(16, 1 << 10))
+    assert len(read_table(path)) == 16
+    path.write_bytes(one_page_in_groups(64, 1 << 14))
+    with pytest.raises(DatasetError, match="not a readable"):
+        read_table(path)
 
 
 def test_no_damaged_byte_of_a_footer_ends_the_process(tmp_path: Path) -> None:
