@@ -4,10 +4,14 @@ import json
 import re
 import shutil
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import yaml
+from grafana_foundation_sdk.cog import plugins
+from grafana_foundation_sdk.cog.encoder import JSONEncoder
+from grafana_foundation_sdk.models.dashboard import Dashboard
 
 from app.counters import COUNTERS, HISTOGRAMS
 from app.service.health import PARTS
@@ -169,6 +173,37 @@ def test_each_panel_has_what_grafana_needs() -> None:
         assert not place & taken, panel["title"]
         taken |= place
     assert len({panel["id"] for panel in dashboard["panels"]}) == len(dashboard["panels"])
+
+
+def test_grafana_knows_every_field_of_the_dashboard() -> None:
+    """Grafana's own models of its JSON leave out what they do not know: a misspelt field."""
+    dashboard = json.loads((MONITORING / "dashboard.json").read_text())
+    assert not unknown_to_grafana(dashboard)
+    first, second = dashboard["panels"][:2]
+    first["feildConfig"] = first["fieldConfig"]
+    second["targets"][0]["exrp"] = "up"
+    assert unknown_to_grafana(dashboard) == [
+        "/panels/0/feildConfig",
+        "/panels/1/targets/0/exrp",
+    ]
+
+
+def unknown_to_grafana(dashboard: dict[str, Any]) -> list[str]:
+    """Return the paths of fields that Grafana reads as another value, or not at all."""
+    plugins.register_default_plugins()
+    read = Dashboard.from_json(dashboard)
+    return list(differences(dashboard, json.loads(JSONEncoder().encode(read))))
+
+
+def differences(written: Any, read: Any, path: str = "") -> Iterator[str]:
+    if isinstance(written, dict) and isinstance(read, dict):
+        for name, value in written.items():
+            yield from differences(value, read.get(name), f"{path}/{name}")
+    elif isinstance(written, list) and isinstance(read, list) and len(written) == len(read):
+        for place, (one, other) in enumerate(zip(written, read, strict=True)):
+            yield from differences(one, other, f"{path}/{place}")
+    elif written != read:
+        yield path
 
 
 def test_the_jobs_are_those_of_the_rules_and_each_keeps_its_kind() -> None:
