@@ -19,6 +19,7 @@ import numpy as np
 import torch
 
 from lethe.certificates.margins import MarginDistance, distances
+from lethe.held_out import is_held_out
 from workers.audit_pairs.draw import Plan, StoredRows
 from workers.audit_pairs.pair import Pair, run_pair
 from workers.data.digits import load_digits
@@ -33,7 +34,6 @@ from workers.methods.network.base import (
 from workers.methods.network.registry import make
 from workers.training.fedavg.base import ClientData, Work
 from workers.training.fedavg.config import LocalConfig, TrainingConfig
-from workers.training.fedavg.held_out import is_held_out
 from workers.training.networks.registry import network
 
 METHODS = ("do-nothing", "finetune", "natural", "puf-special", "hf-kcu", "retrain")

@@ -35,6 +35,7 @@ from models.database.session import read_by_id
 
 RECEIVED, EXECUTED, VERIFIED = "request.received", "request.executed", "request.verified"
 ESCALATED, DECIDED, CERTIFIED = "request.escalated", "request.decided", "request.certified"
+JUDGING = "model.judging"  # of a model: a judgement by samples, which spends alpha
 DUE = (RECEIVED, "request.extended", "request.resumed")  # each sets the deadline
 # Events allowed between a judgement and its certificate: waiting for a key or a disk, and an
 # officer's notes and assignments, and cases that follow the request.

@@ -83,14 +83,17 @@ class Accepted(Wire):
 class Preview(Wire):
     """The effect of a request if it were submitted now.
 
-    records: how many it would claim. needed: the fewest records for which the policy certifies
-    the method; 0 for methods whose guarantee needs no test. This many may still not suffice.
-    `warnings` are sentences for the requester.
+    records: how many it would claim. needed: the fewest pairs of an erased and a held-out
+    record of the same client with which the tests of the method can pass, after the model's
+    earlier judgements; 0 for methods whose guarantee needs no test. pairs: the most that there
+    can be, counted up to needed; the labels of the rows are not counted, so needed pairs may
+    still not suffice. `warnings` are sentences for the requester.
     """
 
     model: str
     method: str
     records: int
+    pairs: int
     needed: int
     warnings: list[str]
 

@@ -23,12 +23,13 @@ from app.service.admission import (
     opening,
 )
 from app.service.context import Services
-from app.service.methods import least_records
+from app.service.pairs import NO_TEST, Pairs, count_pairs
 from app.service.scope import check_scope, check_size, narrow
 from app.service.signatures import current_key
 from app.steps import reached
+from lethe.catalogue import TESTED
 from lethe.signing.http import SignedBy
-from models import ErasureRequest, Model, RequestEvent
+from models import ErasureRequest, Model, Record, RequestEvent
 from models.database.bulk import Rows, Statement
 
 ALONE = (
@@ -42,9 +43,10 @@ NARROWED = (
     "see its scope."
 )
 TOO_FEW = (
-    "{method} cannot be certified here on {records} record(s): the model's policy asks for "
-    "{needed} or more. Its result would be discarded and the model retrained: name the method "
-    "retrain to begin with that."
+    "{method} cannot be certified here on {records} record(s): its tests need {needed} pairs "
+    "of an erased record that was trained on and a held-out record of the same client, and "
+    "there are at most {most}. Its result would be discarded and the model retrained: name the "
+    "method retrain to begin with that."
 )
 CHECKS = 3  # attempts before ScopeChangedError is answered
 _Item = tuple[Services, Submission]
@@ -85,7 +87,10 @@ async def submit(services: Services, submission: Submission) -> Accepted:
     receipt = services.ledger.recent_receipt(entered.new.log_index)
     if receipt is None:
         receipt = await run_sync(services.ledger.receipt, entered.new.log_index)
-    return _accepted(services, entered, entered.new, asked, receipt)
+    pairs = NO_TEST
+    if entered.new.method in TESTED:
+        pairs = await run_sync(_pairs_of, services, entered.request_id)
+    return _accepted(services, entered, entered.new, pairs, asked, receipt)
 
 
 class _Admission:
@@ -121,12 +126,15 @@ def preview(services: Services, signed: SignedBy, wanted: NewRequest) -> Preview
         assert model is not None
         scope = narrow(wanted.scope, key)
         records = check_scope(session, services.root_secret, model, key, scope)
-        config = model.config
-    needed = least_records(config, method)
+        pairs = count_pairs(services.ledger, session, model, method, scope)
     found = scope.model_dump(exclude_none=True)
-    warnings = _warnings(services, method, records, needed, found, wanted.scope)
     return Preview(
-        model=wanted.model, method=method, records=records, needed=needed, warnings=warnings
+        model=wanted.model,
+        method=method,
+        records=records,
+        pairs=pairs.most,
+        needed=pairs.needed,
+        warnings=_warnings(services, method, records, pairs, found, wanted.scope),
     )
 
 
@@ -166,8 +174,28 @@ def _explain(services: Services, submission: Submission) -> None:
         check_scope(session, services.root_secret, model, key, narrow(wanted.scope, key))
 
 
+def _pairs_of(services: Services, request_id: str) -> Pairs:
+    """Return the pairs of an accepted request, NO_TEST once its records are erased or free.
+
+    Then nobody can choose another method for it.
+    """
+    with services.reading() as session:
+        claimed = select(Record.id).where(Record.claimed_by == request_id).limit(1)
+        if session.exec(claimed).first() is None:
+            return NO_TEST
+        request = session.get_one(ErasureRequest, request_id)
+        model = session.get_one(Model, request.model_id)
+        scope = Scope.model_validate(request.scope)
+        return count_pairs(services.ledger, session, model, request.method, scope)
+
+
 def _accepted(
-    services: Services, entered: Entered, new: New, asked: Scope, receipt: EntryReceipt
+    services: Services,
+    entered: Entered,
+    new: New,
+    pairs: Pairs,
+    asked: Scope,
+    receipt: EntryReceipt,
 ) -> Accepted:
     return Accepted(
         id=entered.request_id,
@@ -179,7 +207,7 @@ def _accepted(
             services,
             new.method,
             new.records,
-            new.needed,
+            pairs,
             new.scope.model_dump(exclude_none=True),
             asked,
         ),
@@ -191,11 +219,11 @@ def _repeated(services: Services, request_id: str, asked: Scope) -> Accepted:
     with services.reading() as session:
         request = session.get_one(ErasureRequest, request_id)
         received = session.get(RequestEvent, request.log_index)
-        method, records, needed = request.method, 0, 0
+        method, records = request.method, 0
         if received is not None:
             method, records = received.payload["method"], received.payload["records"]
-            needed = least_records(session.get_one(Model, request.model_id).config, method)
-        warnings = _warnings(services, method, records, needed, request.scope, asked)
+    pairs = _pairs_of(services, request_id)
+    warnings = _warnings(services, method, records, pairs, request.scope, asked)
     return Accepted(
         id=request.id,
         ref=request.ref,
@@ -220,14 +248,19 @@ def _warnings(
     services: Services,
     method: str,
     records: int,
-    needed: int,
+    pairs: Pairs,
     scope: dict[str, object],
     asked: Scope,
 ) -> list[str]:
-    """Return the warnings for the requester; the same in each answer to a request."""
+    """Return the warnings for the requester.
+
+    They are the same in each answer to a request, but for TOO_FEW: its numbers are those of
+    now.
+    """
     warnings = []
-    if records < needed:
-        warnings.append(TOO_FEW.format(method=method, records=records, needed=needed))
+    if pairs.most < pairs.needed:
+        counts = {"needed": pairs.needed, "most": pairs.most}
+        warnings.append(TOO_FEW.format(method=method, records=records, **counts))
     if records == 1 and services.settings.batch_min_requests == 1:
         warnings.append(ALONE)
     if scope != asked.model_dump(exclude_none=True):

@@ -35,7 +35,7 @@ from app.service.access import quota
 from app.service.access.quota import check_limit
 from app.service.context import Services
 from app.service.deadlines import due_at, zone_of
-from app.service.methods import least_records, offered
+from app.service.methods import offered
 from app.service.queue import PARKED, head_of_queue
 from app.service.review import Start, start
 from app.service.scope import changed, claim, narrow
@@ -86,7 +86,6 @@ class Submission:
 class New:
     """The answer to a new request. records: how many it claimed.
 
-    needed: how many its method needs to be certified, as `least_records` returns it.
     nudge: the job that a worker should look at, None if a worker will find it by itself.
     """
 
@@ -97,7 +96,6 @@ class New:
     scope: Scope
     method: str
     records: int
-    needed: int
     job_id: str
     nudge: str | None
 
@@ -311,8 +309,7 @@ class _Batch:
         self._note_repeatable(submission, request["id"])
         self._open[signed.keyid] += 1
         answered = request["ref"], begins.state, index, request["due_at"]
-        needed = least_records(model.config, method)
-        new = New(*answered, scope, method, claimed, needed, job_id, nudge)
+        new = New(*answered, scope, method, claimed, job_id, nudge)
         return Entered(request["id"], new)
 
     def write(self) -> None:

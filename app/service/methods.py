@@ -12,7 +12,7 @@ from typing import Any
 from app.reconcile.judgement import ATTEMPT, ESCALATED, EXECUTED, METHOD
 from app.schemas.families.manifests import manifest_of
 from app.schemas.requests import AttemptView
-from lethe.catalogue import METHODS, TESTED, data_of, family_of
+from lethe.catalogue import METHODS, data_of, family_of
 from models import ErasureRequest, Job, Model, RequestEvent
 
 
@@ -20,15 +20,6 @@ def offered(config: dict[str, object]) -> tuple[str, ...]:
     """Return the methods for a model of this configuration."""
     family = family_of(config)
     return tuple(one.name for one in METHODS.values() if one.model == family)
-
-
-def least_records(config: dict[str, Any], method: str) -> int:
-    """Return how many records a request must erase for a result of the method to be certified.
-
-    Each matched pair of the policy's tests has an erased row of its own. 0 if no test decides;
-    even with this many records, a test may be inconclusive.
-    """
-    return int(config["policy"]["minimum_pairs"]) if method in TESTED else 0
 
 
 DECISION = "decision"

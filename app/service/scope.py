@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
-from sqlalchemy import ColumnElement, func, insert, update
+from sqlalchemy import ColumnElement, Row, Select, func, insert, update
 from sqlalchemy import select as columns
 from sqlmodel import Session, col, select
 
@@ -294,6 +294,47 @@ def forget_set(
             for record, salt, subject in session.connection().execute(owned)
         ]
     return [record for record in found if record.record not in taken]
+
+
+Rows = Sequence[Row[tuple[str, str]]]  # ids of records, and their clients' `Tag`s
+FETCH = 100  # rows in memory at once; most counts of a client end after a few
+
+
+def records_of(session: Session, model_id: int, scope: Scope) -> Iterator[Rows]:
+    """Yield the stored records of a scope as `narrow` returned it, claimed or not, in parts."""
+    query = _TAGGED.where(col(Record.model_id) == model_id)
+    if scope.records is None:
+        owned = _named(model_id, scope.client, scope.subject)
+        yield from _in_parts(session, query.where(*owned))
+    for chunk in chunks(scope.records or []):
+        yield from _in_parts(session, query.where(col(Record.record).in_(chunk)))
+
+
+def others_of(
+    session: Session, model_id: int, scope: Scope, named: Collection[str], client: str
+) -> Iterator[Rows]:
+    """Yield the stored records of a client that are not in such a scope, in parts.
+
+    named: the records that the scope names, in a set. client: as `records_of` yields it.
+    """
+    if scope.level == "client":
+        return
+    query = _TAGGED.where(*_named(model_id, client, None))
+    if scope.subject is not None:
+        query = query.where(col(Subject.subject_tag) != scope.subject)
+    for part in _in_parts(session, query):
+        yield [row for row in part if row[0] not in named]
+
+
+_TAGGED = columns(col(Record.record), col(Subject.client_tag)).join(
+    Subject, col(Subject.id) == col(Record.subject_id)
+)
+
+
+def _in_parts(session: Session, query: Select[tuple[str, str]]) -> Iterator[Rows]:
+    streamed = query.execution_options(yield_per=FETCH)
+    with session.connection().execute(streamed) as found:
+        yield from found.partitions()
 
 
 def owners(session: Session, model_id: int, scope: Scope) -> list[Subject]:

@@ -13,6 +13,7 @@ import numpy as np
 import torch
 
 from benchmarks.soundness.judging import purge, retained_set
+from lethe.held_out import is_held_out
 from workers.arrays import Matrix
 from workers.judge.base import Report
 from workers.judge.policy.document import digest, from_document
@@ -25,7 +26,6 @@ from workers.methods.network.validation import held_out
 from workers.training.fedavg.base import ClientData
 from workers.training.fedavg.config import LocalConfig, TrainingConfig
 from workers.training.fedavg.evaluate import logits_of
-from workers.training.fedavg.held_out import is_held_out
 from workers.training.fedavg.in_process import InProcess
 from workers.training.fedavg.rounds import sizes, train
 from workers.training.networks.registry import Network, network

@@ -49,20 +49,22 @@ class Receipt:
 class Preview:
     """What a request would do if it were submitted now.
 
-    records: how many it would claim. needed: minimum number of records for which the policy
-    certifies the method. warnings are sentences for people.
+    records: how many it would claim. pairs: the most pairs of an erased and a held-out record
+    that its tests could form, counted up to needed; needed: how many they need. warnings are
+    sentences for people.
     """
 
     method: str
     records: int
+    pairs: int
     needed: int
     warnings: tuple[str, ...]
     document: Document = field(repr=False, compare=False)
 
     @property
     def certifiable(self) -> bool:
-        """Whether the method may be certified for this number of records."""
-        return self.records >= self.needed
+        """Whether the method may be certified for these records."""
+        return self.pairs >= self.needed
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,6 +176,7 @@ def parse_preview(response: httpx2.Response) -> Preview:
     return Preview(
         method=_typed(document, "method", str),
         records=_typed(document, "records", int),
+        pairs=_typed(document, "pairs", int),
         needed=_typed(document, "needed", int),
         warnings=_warnings(document),
         document=document,

@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 import torch
 
+from lethe.held_out import is_held_out
 from workers.data.images import LabelledImages
 from workers.registration.network import NetworkRegistration
 from workers.training.fedavg.base import ClientData
 from workers.training.fedavg.client.data import image_data
 from workers.training.fedavg.config import LocalConfig, TrainingConfig
 from workers.training.fedavg.evaluate import evaluate
-from workers.training.fedavg.held_out import is_held_out
 from workers.training.fedavg.in_process import InProcess
 from workers.training.fedavg.rounds import sizes, train
 from workers.training.networks.registry import Network, network

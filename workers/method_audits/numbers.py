@@ -10,9 +10,9 @@ from collections.abc import Collection
 from sqlalchemy import update
 from sqlmodel import Session, col, select
 
+from lethe.held_out import is_held_out
 from models import Audit, AuditPair, Model, Record
 from workers.audit_pairs.ranks import were_targets
-from workers.training.fedavg.held_out import is_held_out
 
 _NOTHING = {"before": None, "after": None, "retrained": None, "mac": None}
 AGAIN = {

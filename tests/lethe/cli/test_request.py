@@ -78,7 +78,7 @@ def test_a_method_that_cannot_be_certified_is_named_before_anything_is_sent(
     desk: Desk,
 ) -> None:
     few = "cannot be certified on 1 record\x1b[2J."
-    desk.service.preview = {"records": 1, "needed": 9, "warnings": [few]}
+    desk.service.preview = {"records": 1, "pairs": 1, "needed": 9, "warnings": [few]}
     result = desk.submit("--record", "r1", "--method", "puf-special")
     assert result.exit_code == 1
     assert result.stderr.splitlines() == [
@@ -92,7 +92,7 @@ def test_a_method_that_cannot_be_certified_is_named_before_anything_is_sent(
 
 def test_a_default_method_that_cannot_be_certified_is_named_once_and_sent(desk: Desk) -> None:
     few = "cannot be certified on 1 record."
-    desk.service.preview = {"records": 1, "needed": 9, "warnings": [few]}
+    desk.service.preview = {"records": 1, "pairs": 1, "needed": 9, "warnings": [few]}
     desk.service.warnings = [few, "mind"]
     result = desk.submit("--record", "r1")
     assert result.exit_code == 0, result.output

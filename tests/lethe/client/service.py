@@ -98,7 +98,12 @@ class FakeService:
         self.registered: list[dict[str, Any]] = []
         self.contributions: list[bytes] = []
         self.warnings: list[str] = []
-        self.preview: dict[str, Any] = {"records": 1, "needed": 0, "warnings": []}
+        self.preview: dict[str, Any] = {
+            "records": 1,
+            "pairs": 0,
+            "needed": 0,
+            "warnings": [],
+        }
         self.models: list[tuple[dict[str, Any], bytes]] = []
         self.states: tuple[str, ...] = STATES
         self.stream = ""  # of server-sent events; a service without them has none

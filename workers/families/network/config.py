@@ -6,6 +6,7 @@ from types import MappingProxyType
 from typing import Any
 
 from lethe import canonical
+from lethe.held_out import is_held_out
 from models import Model
 from workers.errors import ArtifactError, RefusedError
 from workers.judge.policy.document import from_document
@@ -13,7 +14,6 @@ from workers.judge.policy.policy import Policy
 from workers.methods.network import registry
 from workers.methods.network.base import UnlearningMethod
 from workers.training.fedavg.config import LocalConfig, ServerConfig, TrainingConfig
-from workers.training.fedavg.held_out import is_held_out
 from workers.training.networks.registry import Network, network
 from workers.training.replay.canary import Canary, read_canary
 

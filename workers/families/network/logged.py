@@ -12,6 +12,7 @@ from app.ledger.journal import record_model_event
 from app.ledger.sequencer import Ledger
 from app.ledger.transaction import Transaction
 from app.reconcile.inputs import VERSION, versions_of
+from app.reconcile.judgement import JUDGING
 from app.reconcile.model_events import model_events
 from lethe.log.entries import Leaf
 from models import Model, ModelVersion
@@ -70,9 +71,6 @@ def releases_since_training(
 
 def _what(leaf: Leaf) -> tuple[str | None, str | None]:
     return leaf.digests.get("head"), leaf.digests.get("statistics")
-
-
-JUDGING = "model.judging"
 
 
 def draw_seed(job: JobContext, case: ExecutedJob) -> bytes:

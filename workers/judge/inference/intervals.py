@@ -5,12 +5,13 @@ margin, many tests at one level, many requests.
 """
 
 from collections.abc import Callable, Sequence
-from math import log, pi
+from math import log
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import betaincinv, rel_entr, stdtrit
 
+from lethe.pairs import share_of_alpha
 from workers.errors import RefusedError
 
 Interval = tuple[float, float]
@@ -153,9 +154,8 @@ def last_level(levels: Sequence[float | None], alpha: float) -> float:
 
 # One alpha for all requests that a model will ever get.
 #
-# Requests arrive without a known end, so the k-th may spend alpha·6/(π²k²): the sum over all k
-# is alpha (Σ 1/k² = π²/6, Basel). The probability that any of a model's certificates passes
-# wrongly is then at most alpha; later requests need larger samples, not a new policy.
+# The shares of all requests sum to alpha. The probability that any of a model's certificates
+# passes wrongly is then at most alpha; later requests need larger samples, not a new policy.
 def spent(alpha: float, requests_before: int) -> float:
     """Return the alpha of the request after `requests_before` earlier ones of the model.
 
@@ -165,4 +165,4 @@ def spent(alpha: float, requests_before: int) -> float:
         raise RefusedError("the number of requests before is not a whole number")
     if requests_before < 0:
         raise RefusedError("the number of requests before is negative")
-    return alpha * 6 / (pi * (requests_before + 1)) ** 2
+    return share_of_alpha(alpha, requests_before)

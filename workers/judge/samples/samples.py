@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from lethe.catalogue import CHECKS
+from lethe.pairs import RESERVED
 from workers.errors import RefusedError
 from workers.judge.attacks.attack import References, Setting
 from workers.judge.attacks.lira import FlagMatrix
@@ -25,7 +26,6 @@ from workers.judge.samples.empirical_claim import EmpiricalClaim
 
 SPEC = CHECKS["samples"]
 Places = NDArray[np.int64]
-RESERVED = 5  # one in this many pool rows is never a partner: attacks are calibrated on it
 STEPS = 64  # sizes tried, as fractions of the forget set
 
 

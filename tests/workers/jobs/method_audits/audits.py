@@ -12,6 +12,7 @@ import torch
 from sqlmodel import Session, col, select
 
 from lethe.certificates.audits.report import AuditPredicate, parse_report
+from lethe.held_out import is_held_out
 from lethe.log.entries import parse_leaf
 from lethe.signing.keys import generate_key
 from models import Audit, AuditPair, LogEntry
@@ -24,7 +25,6 @@ from workers.audit_pairs.pair import Pair, run_pair
 from workers.methods.network.base import UnlearningMethod
 from workers.training.fedavg.base import ClientData
 from workers.training.fedavg.config import LocalConfig, TrainingConfig
-from workers.training.fedavg.held_out import is_held_out
 from workers.training.networks.registry import network
 
 FEATURES = 32  # more than rows of a pair: the model memorises what it learns

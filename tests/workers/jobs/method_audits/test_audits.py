@@ -15,6 +15,7 @@ from app.service.issued import certificates
 from lethe import canonical
 from lethe.certificates.audits.check import check_report
 from lethe.certificates.audits.counts import audit_digest
+from lethe.held_out import is_held_out
 from models import Model, Record
 from tests import small_network
 from tests.installation import Installation, make_token
@@ -38,7 +39,6 @@ from workers.method_audits import (
 )
 from workers.methods.network import registry
 from workers.methods.network.retrain import Retrain
-from workers.training.fedavg.held_out import is_held_out
 
 
 @pytest.fixture

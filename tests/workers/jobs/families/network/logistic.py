@@ -4,12 +4,12 @@ from typing import Any
 
 import numpy as np
 
+from lethe.held_out import is_held_out
 from tests import small_network
 from tests.installation import Installation
 from tests.workers.jobs.families.network import networks
 from tests.workers.judge.certified.logistic_claims import optimum
 from workers.training.fedavg.config import LocalConfig, TrainingConfig
-from workers.training.fedavg.held_out import is_held_out
 from workers.training.fedavg.in_process import InProcess
 from workers.training.fedavg.rounds import sizes, train
 from workers.training.networks.registry import network

@@ -10,6 +10,7 @@ import torch
 from sqlmodel import Session, col, select
 
 from lethe.certificates.statement import Statement, parse_statement
+from lethe.held_out import is_held_out
 from models import Certificate, ErasureRequest, Job, Model, ModelVersion, RequestEvent
 from tests import small_network
 from tests.installation import Installation
@@ -20,7 +21,6 @@ from workers.methods.network.registry import make
 from workers.methods.network.validation import held_out
 from workers.training.fedavg.base import ClientData
 from workers.training.fedavg.config import LocalConfig, TrainingConfig
-from workers.training.fedavg.held_out import is_held_out
 from workers.training.fedavg.in_process import InProcess
 from workers.training.fedavg.rounds import sizes, train
 from workers.training.networks.registry import network

@@ -14,6 +14,7 @@ from app.settings import Settings
 from benchmarks.baselines.registry import BASELINES
 from lethe import canonical
 from lethe.catalogue import NETWORK, Distance
+from lethe.held_out import is_held_out
 from lethe.log.entries import parse_leaf
 from models import Artifact, ErasureRequest, LogEntry
 from tests import small_network
@@ -26,7 +27,6 @@ from workers.judge.policy.document import digest, to_document
 from workers.judge.policy.policy import LEAST_REFERENCES, MOST_REFERENCES, default
 from workers.judge.samples.distances import DISTANCES
 from workers.methods.network import registry as unlearning
-from workers.training.fedavg.held_out import is_held_out
 from workers.training.networks import registry as architectures
 
 ESCALATION = [
@@ -74,7 +74,7 @@ def test_a_preview_says_that_the_policy_asks_for_more_records(
     body = json.dumps(wanted if method is None else {**wanted, "method": method}).encode()
     found = installation.caller.signed("POST", "/v1/requests/preview", body).json()
     assert found["records"] == 2
-    assert (found["records"] >= found["needed"]) is certifiable
+    assert (found["pairs"] >= found["needed"]) is certifiable
     named = found["method"] in (found["warnings"] or [""])[0]
     assert named is not certifiable
     # The receipt says the same, also as the answer to a repeated submission.

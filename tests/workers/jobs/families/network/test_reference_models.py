@@ -12,6 +12,7 @@ import pytest
 from app.problems import NotOverSilosError
 from app.schemas.families.networks import NewNetwork
 from app.service.registration import register
+from lethe.held_out import is_held_out
 from tests import small_network
 from tests.installation import Installation
 from tests.lethe.certificates.escalations import escalation_line
@@ -33,7 +34,6 @@ from workers.judge.scores.file import decode_scores, encode_scores
 from workers.judge.scores.order import CommittedRows
 from workers.leases.lease import JobContext
 from workers.training.fedavg.errors import DivergedError
-from workers.training.fedavg.held_out import is_held_out
 from workers.training.replay import models
 
 Patch = pytest.MonkeyPatch

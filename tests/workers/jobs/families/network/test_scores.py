@@ -10,6 +10,7 @@ import torch
 from sqlmodel import Session, select
 
 from lethe.certificates.evidence import parse_evidence
+from lethe.held_out import is_held_out
 from models import Record, RequestEvent
 from tests import small_network
 from tests.installation import Installation
@@ -18,7 +19,6 @@ from tests.workers.jobs.families.network.rechecking import download, rechecked
 from workers.judge.scores.file import decode_scores
 from workers.judge.scores.order import problem_with
 from workers.training.fedavg.base import ClientData
-from workers.training.fedavg.held_out import is_held_out
 from workers.training.networks.registry import network
 from workers.training.replay.models import scorer
 
