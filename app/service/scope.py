@@ -296,7 +296,7 @@ def forget_set(
     return [record for record in found if record.record not in taken]
 
 
-Rows = Sequence[Row[tuple[str, str]]]  # ids of records, and their clients' `Tag`s
+Rows = Sequence[Row[str, str]]  # ids of records, and their clients' `Tag`s
 FETCH = 100  # rows in memory at once; most counts of a client end after a few
 
 
@@ -331,7 +331,7 @@ _TAGGED = columns(col(Record.record), col(Subject.client_tag)).join(
 )
 
 
-def _in_parts(session: Session, query: Select[tuple[str, str]]) -> Iterator[Rows]:
+def _in_parts(session: Session, query: Select[str, str]) -> Iterator[Rows]:
     streamed = query.execution_options(yield_per=FETCH)
     with session.connection().execute(streamed) as found:
         yield from found.partitions()

@@ -156,6 +156,9 @@ def test_a_count_ends_when_it_cannot_change(
     read.clear()
     preview(made, networks.whole("large"), method="retrain")
     assert read == []
+    monkeypatch.setattr(pairs, "MOST_READ", 2 * FETCH)  # of 400
+    assert preview(made, networks.whole("small"))["warnings"] == []
+    assert len(read) == 2 * FETCH
 
 
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
