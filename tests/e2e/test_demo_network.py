@@ -75,6 +75,7 @@ def test_a_head_on_given_features_forgets_with_noise(tmp_path: Path) -> None:
     for path in certificates:
         check_certificate(path, out, "certified-approximate")
         evidence = out / "evidence" / f"{path.name.split('.')[0]}.json"
+        check_verified(path, out)
         command = [*LETHE, "certificate", "recheck", str(path), "--evidence", str(evidence)]
         again = subprocess.run(command, capture_output=True, text=True, check=False)
         assert again.returncode == 0, again.stdout + again.stderr
@@ -93,14 +94,19 @@ def check_certificate(path: Path, out: Path, guarantee: str = "exact-retrained")
     assert report["result"] == "PASS"
 
 
-def check_command(path: Path, out: Path, method: str) -> None:
-    """Check a certificate offline as a stranger would, and what it says of the escalation."""
+def check_verified(path: Path, out: Path) -> None:
+    """Check a certificate offline as a stranger would."""
     evidence = out / "evidence" / f"{path.name.split('.')[0]}.json"
     arguments = ["--keys", str(out / "keys"), "--evidence", str(evidence)]
     command = [*LETHE, "certificate", "verify", str(path), *arguments]
     verified = subprocess.run(command, capture_output=True, text=True, check=False)
     assert verified.returncode == 0, verified.stdout + verified.stderr
     assert "PASS" in verified.stdout
+
+
+def check_command(path: Path, out: Path, method: str) -> None:
+    """Check a certificate as a stranger would, and what it says of the escalation."""
+    check_verified(path, out)
     command = [*LETHE, "certificate", "show", str(path)]
     shown = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     asked, attempt = (
