@@ -46,6 +46,10 @@ NOISE = (
     '"–": no second retraining was measured.\n'
 )
 Known = Mapping[str, Seeds]
+# Of Tables 4 and 5: Lethe's variants beside the paper's algorithm, or that alone.
+Forms = Sequence[tuple[str | None, str]]
+FORMS: Forms = ((kcu_ablations.CYCLES, "cycles"), (kcu_ablations.ONE_STEP, "one step"))
+OWN: Forms = ((None, "the paper's constants"),)
 
 
 def puf(known: Known) -> str:
@@ -117,14 +121,14 @@ def _of(known: Known, name: str) -> Seeds:
     return known.get(name, Seeds(name, {}))
 
 
-def _ablations(title: str, render: Callable[[Seeds, str], str], known: Known) -> str:
-    """Return a table for each setting and form that has a variant."""
+def _ablations(title: str, render: Callable[[Seeds, str | None], str], known: Known) -> str:
+    """Return a table for each setting and form that has a variant.
+
+    With HF-KCU's own training there is the paper's algorithm alone.
+    """
     text = ""
     for name in (*FULL, "two"):
-        for form, said in (
-            (kcu_ablations.CYCLES, "cycles"),
-            (kcu_ablations.ONE_STEP, "one step"),
-        ):
+        for form, said in OWN if SETTINGS[name].plan == "published" else FORMS:
             found = render(known[name], form) if name in known else ""
             if found:
                 text += f"## HF-KCU, {title}, {said}: {name}\n\n{found}\n"

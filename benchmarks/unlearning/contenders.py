@@ -19,6 +19,7 @@ MAIN = ("natural", "puf-special", "puf-regular", "hf-kcu")  # PUF and HF-KCU gua
 SPECIAL, REGULAR = "puf-special fixed 2", "puf-regular fixed 20"
 CORRECTED, PRINTED = "hf-kcu corrected", "hf-kcu as printed"
 UNSCALED = f"{PRINTED} unscaled"  # without line 17 of Algorithm 1, its adaptive scaling
+WEIGHTED = f"{PRINTED} causal=gradient"  # with line 16, which `PRINTED` replaces by rows
 RECOVERING = ("natural", "puf-special", "puf-regular", "hf-kcu", "not", "fed-au", "pga")
 
 IN_TABLES = ("fed-eraser", "pga", "mode", "fed-au", "not", "naive-ga", "sisa")  # the papers'
@@ -155,8 +156,20 @@ def published_ablations() -> tuple[Contender, ...]:
     """
     return (
         *(_corrected(damped(value), value) for value in DAMPINGS if value != GIVEN["damping"]),
-        Contender(UNSCALED, "hf-kcu", {**AS_PRINTED, "scaling": None}),
+        _unscaled(),
     )
+
+
+def printed_ablations() -> tuple[Contender, ...]:
+    """Return Algorithm 1 as printed without scaling, and with line 16's causal weights.
+
+    Line 16 is equation 7, which differs from weights by rows where several clients go.
+    """
+    return _unscaled(), Contender(WEIGHTED, "hf-kcu", {**AS_PRINTED, "causal": "gradient"})
+
+
+def _unscaled() -> Contender:
+    return Contender(UNSCALED, "hf-kcu", {**AS_PRINTED, "scaling": None})
 
 
 def _corrected(label: str, damping: Any) -> Contender:
@@ -188,7 +201,13 @@ def one_step_ablations() -> tuple[Contender, ...]:
 
 def ablated(label: str) -> bool:
     """Return whether a label is a variant that only the tables of components are about."""
-    variants = (*ablations(), *one_step_ablations(), *published_ablations(), *causal())
+    variants = (
+        *ablations(),
+        *one_step_ablations(),
+        *published_ablations(),
+        *printed_ablations(),
+        *causal(),
+    )
     return label in {part.label for part in variants}
 
 
@@ -225,7 +244,7 @@ def planned(plan: Plan) -> tuple[Contender, ...]:
     if plan == "all":
         return (*main, again, *one_step(), *others)
     if plan in ("puf", "pair"):
-        several = causal() if plan == "pair" else ()
+        several = (*causal(), *printed_ablations()) if plan == "pair" else ()
         return (*main, again, *one_step(), contender("fed-au"), contender("not"), *several)
     if plan == "masks":
         pufs = tuple(part for part in main if part.method != "hf-kcu")
@@ -234,4 +253,5 @@ def planned(plan: Plan) -> tuple[Contender, ...]:
         return (*main, again, *one_step())
     if plan == "scale":
         return (*main, again)
-    return (*main, again, *one_step(), *(contender(method) for method in IN_TABLES))
+    own = published_ablations() if plan == "published" else ()
+    return (*main, again, *one_step(), *(contender(method) for method in IN_TABLES), *own)

@@ -40,10 +40,15 @@ def recorded(records: Records) -> float:
     return sum(record.cost.get("seconds", 0.0) for record in records.values())
 
 
-def effort(records: Records, name: str, missing: Mapping[int, Sequence[str]]) -> Effort:
-    """Return what a setting's missing rows would take; missing: labels by seed."""
+def effort(
+    records: Records, name: str, missing: Mapping[int, Sequence[str]], *, shadows: int = 0
+) -> Effort:
+    """Return what a setting's missing rows would take.
+
+    missing: labels by seed. shadows: models for each seed that are trained as the original is.
+    """
     setting = SETTINGS[name]
-    trainings = [part.label for part in FIRST]
+    trainings = [*(part.label for part in FIRST), *[ORIGINAL] * shadows]
     share = sum(
         relative(records, name, label)
         for labels in missing.values()

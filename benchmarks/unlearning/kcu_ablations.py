@@ -14,6 +14,7 @@ from benchmarks.unlearning.contenders import (
     DAMPINGS,
     PRINTED,
     UNSCALED,
+    WEIGHTED,
     damped,
 )
 from benchmarks.unlearning.kcu_tables import CIFAR, RESIDUAL, faithfulness, residual
@@ -40,7 +41,13 @@ PUBLISHED: Mapping[str, str] = {
     PRINTED: "Algorithm 1 as printed",
     UNSCALED: "as printed, without adaptive scaling",
 }
-ROWS: Mapping[str, str] = {PRINTED: "HF-KCU (full)", UNSCALED: "w/o adaptive scaling"}
+LINE16 = "as printed, causal weights by equation 7 (line 16)"
+ROWS: Mapping[str, str] = {
+    CORRECTED: "HF-KCU (full)",
+    PRINTED: "HF-KCU (full)",
+    WEIGHTED: "HF-KCU (full)",
+    UNSCALED: "w/o adaptive scaling",
+}
 UNWEIGHTED = "w/o causal weighting"
 ALONE = "one client leaves, whose weight is 1"
 SEVERAL = (
@@ -54,29 +61,35 @@ UNRUN: Mapping[str, str] = {
 }
 NOISE = "retrain, another seed"
 WEIGHTS = (
-    "Causal weights: each of the two leaving clients has one, and they sum to 1. All rows but "
-    '"equation 7" weight by rows, Algorithm 1 as printed too. The weighted gradient is then '
-    "the mean over all leaving rows, which is what the corrected step would have without "
-    "causal weights. Without weights, Algorithm 1 would apply the steps of both clients in "
-    "full; that was not run.\n"
+    "Causal weights: each of the two leaving clients has one, and they sum to 1. Line 16 of "
+    "Algorithm 1 takes them from equation 7, by the norms of the clients' gradients. All rows "
+    'but those of "equation 7" weight by rows instead, "Algorithm 1 as printed" too. The '
+    "weighted gradient is then the mean over all leaving rows, which is what the corrected "
+    "step would have without causal weights. Without weights, Algorithm 1 would apply the "
+    "steps of both clients in full; that was not run.\n"
 )
 
 
-def table4(seeds: Seeds, form: str = CYCLES) -> str:
-    """Return the components one by one; nothing where no variant was measured."""
+def table4(seeds: Seeds, form: str | None = CYCLES) -> str:
+    """Return the components one by one; nothing where no variant was measured.
+
+    form: of Lethe's variants, None for the paper's algorithm alone, its rows not run too.
+    """
     head = (
         "variant", "test acc.", "parameter gap", "MIA Song", "MIA Δ", "forget acc. Δ",
         "test acc. Δ", "KL, nats", "FLOPs ×", "CG residual", HEAD,
     )  # fmt: skip
-    variants = {f"{form}{part}": title for part, title in COMPONENTS.items()}
-    if not (set(variants) - {form}) & set(seeds.labels):
+    variants = {f"{form}{part}": title for part, title in COMPONENTS.items()} if form else {}
+    if form and not (set(variants) - {form}) & set(seeds.labels):
         return ""
-    named = {**variants, **PUBLISHED, AGAIN: NOISE}
+    several = _several(seeds)
+    weighted = {WEIGHTED: LINE16} if several else {}
+    named = {**variants, **PUBLISHED, **weighted, AGAIN: NOISE}
     body = []
     for label, title in named.items():
         paper = figures("HF-KCU 4", CIFAR, ROWS.get(label, ""))
         if label not in seeds.labels:
-            if label in PUBLISHED:
+            if label in {**PUBLISHED, **weighted}:
                 body.append(unrun(title, len(head), paper))
             continue
         if refusal := seeds.refusal(label):
@@ -95,7 +108,6 @@ def table4(seeds: Seeds, form: str = CYCLES) -> str:
                 paper,
             )
         )
-    several = _several(seeds)
     reasons = {**UNRUN, UNWEIGHTED: SEVERAL} if several else UNRUN
     body += [
         unrun(row, len(head), figures("HF-KCU 4", CIFAR, row), f"not run: {why}")
@@ -111,11 +123,11 @@ def _several(seeds: Seeds) -> bool:
     return setting is not None and setting.request == "two-clients"
 
 
-def table5(seeds: Seeds, form: str = CYCLES) -> str:
-    """Return the damping; nothing where none was measured."""
+def table5(seeds: Seeds, form: str | None = CYCLES) -> str:
+    """Return the damping; nothing where none was measured. form: as in `table4`."""
     head = ("λ", "test acc.", "CF", "forget acc. Δ", "FLOPs ×", "time ×", "CG residual", HEAD)
-    lethes = {f"{form} damping={value:g}": f"{value:.3f}" for value in DAMPINGS}
-    if not set(lethes) & set(seeds.labels):
+    lethes = {f"{form} damping={value:g}": f"{value:.3f}" for value in DAMPINGS} if form else {}
+    if form and not set(lethes) & set(seeds.labels):
         return ""
     papers = {damped(value): f"{value:.3f}" for value in DAMPINGS}
     body = []

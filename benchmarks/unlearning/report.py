@@ -22,7 +22,7 @@ BEGIN, END = "<!-- generated: begin -->", "<!-- generated: end -->"
 CLOSE = (
     "Δ: absolute difference from the retrained model of the same seed, in points. "
     '"Retrain, another seed" shows the seed noise, by which two retrainings differ. ±: 95 % '
-    "interval over seeds."
+    "interval over seeds. Names in `type` are [labels](#rows-that-were-not-run)."
 )
 TOOK = "×: how many times cheaper than retraining; by formula, as the papers compute it."
 

@@ -5,7 +5,16 @@ from typing import Any, Literal
 
 Request = Literal["client", "typical-client", "two-clients", "half-of-one"]
 Plan = Literal[
-    "everything", "components", "all", "tables", "puf", "pair", "scale", "backdoor", "masks"
+    "everything",
+    "components",
+    "all",
+    "published",
+    "tables",
+    "puf",
+    "pair",
+    "scale",
+    "backdoor",
+    "masks",
 ]
 SEEDS = 5  # that an interval should rest on
 SHADOWED = (
@@ -119,6 +128,7 @@ _ALL = (
         name="cifar-12000-published",
         data="cifar10",
         about="12,000 rows of CIFAR-10, HF-KCU's training: batch 64, rate 0.01, no momentum",
+        plan="published",
         **PUBLISHED,
     ),
     Setting(

@@ -4,11 +4,19 @@ They are listed in the order in which they are to be run.
 """
 
 from collections.abc import Mapping, Sequence
-from statistics import median
 
-from benchmarks.unlearning.contenders import FIRST, ORIGINAL, Contender, planned, shadowed
-from benchmarks.unlearning.effort import effort, recorded
-from benchmarks.unlearning.full_size import duration
+from benchmarks.unlearning.contenders import (
+    CORRECTED,
+    FIRST,
+    PRINTED,
+    REGULAR,
+    SPECIAL,
+    Contender,
+    planned,
+    shadowed,
+)
+from benchmarks.unlearning.effort import Effort, effort, recorded
+from benchmarks.unlearning.full_size import HOUR, duration
 from benchmarks.unlearning.markdown import NONE, table
 from benchmarks.unlearning.records import Records
 from benchmarks.unlearning.settings import FULL, SEEDS, SETTINGS, SHADOWED, SHADOWS, Setting
@@ -23,6 +31,7 @@ ORDER: Mapping[str, str] = {
     "cifar-clients-100": "HF-KCU 7",
     "cifar-clients-200": "HF-KCU 7",
     "cifar-poisoned": "HF-KCU 3",
+    "cifar-12000-published": "HF-KCU 4 and 5",
     "cifar": "PUF III; HF-KCU 1, 4 and 5",
     "iid": "PUF III",
     "resnet": "PUF III",
@@ -38,12 +47,19 @@ the order in which they are to be run. A command continues where it was stopped,
 the page; `DATA` is the folder with `mnist.npz` and `cifar10.npz`. For `resnet-full` add
 `--device cuda`.
 
+Rows have the labels that `--methods` takes. `{special}`, `{regular}`, `{corrected}` and
+`{printed}` are the papers'. `puf-special`, `puf-regular` and `hf-kcu` are Lethe's guarded ones,
+with `one step` in one guarded step. What follows is what a variant changes: `k=10` the
+iterations, `causal=gradient` the causal weights to equation 7, `unscaled` leaves out line 17 of
+HF-KCU's Algorithm 1.
+
 The budget of this page is {budget} machine hours. Its lines took {took} by their own seconds;
 those of the attack with shadow models have none. What missing rows would take is estimated from
-the operations of the same methods where they were run, with the original and the retrained
-model of each seed trained again: on one thread at the rate of
-[the papers' sizes](#the-papers-sizes), on the GPU in the steps timed there. "Total" adds one
-thread's hours to those of the lines, row by row.
+the operations of the same methods where they were run. The original and the retrained model of
+each seed, which are trained again, are counted, and so is the own training of Exact-Fun, FATS
+and SISA. Times are of one thread at the rate of [the papers' sizes](#the-papers-sizes), and of
+the GPU by the steps timed there, not by the seconds of its lines. "Total" adds one thread's
+hours to those of the lines, row by row. {inside}
 """
 SHADOW = (
     "The attack with shadow models (HF-KCU's tables 1 and 9) takes for a seed "
@@ -51,7 +67,9 @@ SHADOW = (
     "retrained model and the methods are trained again unless their weights are in the cache. "
     "Shadow models need twice as many rows as the original model has, none of them its own. "
     "The 12,000 training rows of the shipped CIFAR-10 file are too few for `cifar-6000` and "
-    "`cifar-12000`, whose commands say so and stop; CIFAR-10's 50,000 are enough.\n"
+    "`cifar-12000`, whose commands say so and stop; CIFAR-10's 50,000 are enough. Estimates "
+    "are as above, of settings without rows left over as if there were some. "
+    '"Total" continues after the rows above that are inside the budget.\n'
 )
 
 
@@ -60,12 +78,11 @@ def missing(records: Records, name: str, *, attack: bool = False) -> list[str]:
 
     attack: of the lines of the attack with shadow models.
     """
-    plan = planned_of(SETTINGS[name], attack=attack)
-    key, seeds = name + (SHADOWED if attack else ""), range(SETTINGS[name].seeds)
+    lacking = by_seed(records, name, attack=attack).values()
     return [
-        part.label
-        for part in (*FIRST, *plan)
-        if any((key, seed, part.label) not in records for seed in seeds)
+        label
+        for label in _labels(name, attack=attack)
+        if any(label in labels for labels in lacking)
     ]
 
 
@@ -100,55 +117,93 @@ def command(
 
 def render(records: Records) -> str:
     """Return the settings with rows that were not run, those rows, and what each takes."""
-    body, total = [], recorded(records)
-    about = ABOUT.format(budget=BUDGET, took=f"{total / 3600:.1f} h")
+    total = taken = recorded(records)
+    body: list[tuple[str, ...]] = []
+    inside: list[str] = []
+    outside: list[str] = []
     for name in (*ORDER, *(one for one in SETTINGS if one not in (*ORDER, "quick"))):
         setting = SETTINGS[name]
-        labels = missing(records, name)
-        if not labels:
-            continue
         lacking = by_seed(records, name)
+        if not lacking:
+            continue
         needs = effort(records, name, lacking)
         total += needs.here or 0.0
+        if needs.here is not None:
+            (inside if total <= BUDGET * HOUR else outside).append(f"`{name}`")
+        if total <= BUDGET * HOUR:
+            taken = total
+        labels = missing(records, name)
         body.append(
             (
                 f"`{name}`",
                 ORDER.get(name, NONE),
                 _rows(records, name),
-                NONE if needs.here is None else duration(needs.here),
-                NONE if needs.here is None else f"{total / 3600:,.0f} h",
-                NONE if needs.there is None else duration(needs.there),
+                *_times(needs, total),
                 f"`{command(setting, labels, list(lacking))}`",
             )
         )
+    about = ABOUT.format(
+        special=SPECIAL,
+        regular=REGULAR,
+        corrected=CORRECTED,
+        printed=PRINTED,
+        budget=BUDGET,
+        took=f"{recorded(records) / HOUR:.1f} h",
+        inside=_inside(inside, outside),
+    )
     head = ("setting", "tables", "not run", "one thread", "total", "GPU", "command")
-    return f"{about}\n{table(head, body)}\n{SHADOW}\n{_attacks(records)}"
+    return f"{about}\n{table(head, body)}\n{SHADOW}\n{_attacks(records, taken)}"
 
 
-def by_seed(records: Records, name: str) -> dict[int, list[str]]:
-    """Return the labels of a setting's plan that each seed lacks, of seeds that lack any."""
-    setting = SETTINGS[name]
-    labels = [part.label for part in (*FIRST, *planned(setting.plan))]
+def _inside(inside: Sequence[str], outside: Sequence[str]) -> str:
+    """Return which settings' rows the budget allows for."""
+    if not inside:
+        return f"No row that is missing has a total below {BUDGET} h." if outside else ""
+    others = f" Those of {_joined(outside)} exceed the budget." if outside else ""
+    return (
+        f"The rows of {_joined(inside)}, whose total is below {BUDGET} h, are still to be run."
+        f"{others}"
+    )
+
+
+def _times(needs: Effort, total: float) -> tuple[str, str, str]:
+    """Return one thread's time, the total of hours, and the GPU's time; – where unknown."""
+    return (
+        NONE if needs.here is None else duration(needs.here),
+        NONE if needs.here is None else f"{total / HOUR:,.0f} h",
+        NONE if needs.there is None else duration(needs.there),
+    )
+
+
+def by_seed(records: Records, name: str, *, attack: bool = False) -> dict[int, list[str]]:
+    """Return the labels of a setting's plan that each seed lacks, of seeds that lack any.
+
+    attack: of the lines of the attack with shadow models.
+    """
+    labels, key = _labels(name, attack=attack), name + (SHADOWED if attack else "")
     found = {
-        seed: [label for label in labels if (name, seed, label) not in records]
-        for seed in range(setting.seeds)
+        seed: [label for label in labels if (key, seed, label) not in records]
+        for seed in range(SETTINGS[name].seeds)
     }
     return {seed: lacking for seed, lacking in found.items() if lacking}
 
 
-def _rows(records: Records, name: str) -> str:
+def _labels(name: str, *, attack: bool) -> list[str]:
+    return [part.label for part in (*FIRST, *planned_of(SETTINGS[name], attack=attack))]
+
+
+def _rows(records: Records, name: str, *, attack: bool = False) -> str:
     """Return what a setting lacks, rows of the same seeds together."""
-    setting = SETTINGS[name]
-    lacking = by_seed(records, name)
+    lacking = by_seed(records, name, attack=attack)
     seeds: dict[tuple[int, ...], list[str]] = {}
-    for label in missing(records, name):
+    for label in missing(records, name, attack=attack):
         key = tuple(seed for seed, labels in lacking.items() if label in labels)
         seeds.setdefault(key, []).append(label)
-    every = len(FIRST) + len(planned(setting.plan))
+    every = len(_labels(name, attack=attack))
     parts = []
     for key, labels in seeds.items():
         rows = "all" if len(labels) == every else ", ".join(f"`{label}`" for label in labels)
-        parts.append(rows if len(key) == setting.seeds else f"{_span(key)}: {rows}")
+        parts.append(rows if len(key) == SETTINGS[name].seeds else f"{_span(key)}: {rows}")
     return "; ".join(parts)
 
 
@@ -159,30 +214,45 @@ def _span(seeds: Sequence[int]) -> str:
         return f"seed {first}"
     if last - first == len(seeds) - 1 > 1:
         return f"seeds {first} to {last}"
-    return f"seeds {', '.join(map(str, seeds[:-1]))} and {last}"
+    return f"seeds {_joined([str(seed) for seed in seeds])}"
 
 
-def _attacks(records: Records) -> str:
-    """Return where the attack with shadow models was not run, and what it takes."""
+def _joined(words: Sequence[str]) -> str:
+    """Return words as "a", "a and b" or "a, b and c"."""
+    return " and ".join([*filter(None, [", ".join(words[:-1])]), words[-1]])
+
+
+def _attacks(records: Records, total: float) -> str:
+    """Return where the attack with shadow models was not run, and what it takes.
+
+    total: seconds of one thread that the rows before take. Settings with rows left over come
+    first.
+    """
     body = []
-    for name in FULL:
-        labels = missing(records, name, attack=True) if name != "quick" else []
-        if not labels:
-            continue
-        whole = len(labels) == len(FIRST) + len(shadowed(SETTINGS[name].plan))
-        rows = "all" if whole else ", ".join(f"`{label}`" for label in labels)
-        took = [
-            record.cost["seconds"]
-            for (other, _, label), record in records.items()
-            if other == name and label == ORIGINAL
-        ]
-        one = duration(median(took)) if took else NONE
+    for name in sorted(
+        (one for one in FULL if one != "quick"), key=lambda one: one not in ATTACKED
+    ):
         setting = SETTINGS[name]
+        lacking = by_seed(records, name, attack=True)
+        if not lacking:
+            continue
+        needs = effort(records, name, lacking, shadows=SHADOWS)
+        total += needs.here or 0.0
         if setting.rows is None:
             left, said = "none: it trains on all", NONE
         else:
+            labels = missing(records, name, attack=True)
             left = "enough" if name in ATTACKED else "too few in the shipped file"
-            said = f"`{command(setting, labels, attack=True)}`"
-        body.append((f"`{name}`", rows, left, one, said))
-    head = ("setting", "not attacked", "rows left over", "one training, as recorded", "command")
+            said = f"`{command(setting, labels, list(lacking), attack=True)}`"
+        rows = _rows(records, name, attack=True)
+        body.append((f"`{name}`", rows, left, *_times(needs, total), said))
+    head = (
+        "setting",
+        "not attacked",
+        "rows left over",
+        "one thread",
+        "total",
+        "GPU",
+        "command",
+    )
     return table(head, body)

@@ -13,7 +13,7 @@ from benchmarks.baselines.registry import make
 from benchmarks.unlearning import kcu_tables, unrun
 from benchmarks.unlearning.__main__ import main
 from benchmarks.unlearning.campaign import SettingCampaign
-from benchmarks.unlearning.contenders import FIRST, ORIGINAL, RETRAIN, contender
+from benchmarks.unlearning.contenders import FIRST, ORIGINAL, RETRAIN, contender, shadowed
 from benchmarks.unlearning.records import Record, Records, current, pin_of, read
 from benchmarks.unlearning.settings import SETTINGS, SHADOWED, SHADOWS, Setting
 from benchmarks.unlearning.shadow import Shadow, attack, fitted, pool_of, shadow, success
@@ -216,6 +216,13 @@ def test_tables_have_a_column_and_say_where_the_attack_was_not_run() -> None:
     assert retrain[at : at + 3] == ["50.0 ± 0.0", "0.0 ± 0.0", "0.52 ± 0.00"]
     none = kcu_tables.table1(measured, of({}, "x" + SHADOWED)).splitlines()[2]
     assert none.split("|")[at].strip() == "not run"
+    seed = {
+        ("cifar" + SHADOWED, 0, part.label): Record("cifar" + SHADOWED, 0, part.label, "p")
+        for part in (*FIRST, *shadowed(SETTINGS["cifar"].plan))
+    }
+    [row] = [line for line in unrun.render(seed).splitlines() if "--setting cifar --sh" in line]
+    assert row.startswith("| `cifar` | seeds 1 to 4: all | enough |")
+    assert "--first-seed 1 --seeds 4" in row
     said = unrun.render({})
     assert "`python -m benchmarks.unlearning --setting digits --shadow --out" in said
     assert f"{SHADOWS} trainings" in said

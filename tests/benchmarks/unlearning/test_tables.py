@@ -167,6 +167,26 @@ def test_why_no_row_is_without_causal_weights_depends_on_who_leaves() -> None:
         [row] = [line for line in text.splitlines() if "w/o causal weighting" in line]
         assert f"| not run: {said}" in row
         assert ("each of the two leaving clients has one" in text) == (setting == "two")
+        assert ("causal weights by equation 7 (line 16) | not run" in text) == (
+            setting == "two"
+        )
+
+
+def test_table_4_has_the_papers_figures_beside_both_of_its_algorithms() -> None:
+    paper = "HF-KCU, table 4"
+    seeds = of(hand_made(**{"hf-kcu corrected": (0.8, 0.6, 5.0)}), "x")
+    text = kcu_ablations.table4(seeds, None)  # the paper's alone, rows not run too
+    rows = {line.split("|")[1].strip(): line for line in text.splitlines() if "|" in line}
+    assert paper in text
+    for name in ("corrected, the paper's constants", "Algorithm 1 as printed"):
+        assert "71.18" in rows[name].split("|")[-2], name
+    assert "| not run |" in rows["Algorithm 1 as printed"]
+    assert "70.99" in rows["as printed, without adaptive scaling"].split("|")[-2]
+    assert not any("the benchmark's setting" in name for name in rows)
+    assert kcu_ablations.table4(seeds) == kcu_ablations.table5(seeds) == ""
+    assert "| 0.100, corrected, the paper's constants | not run |" in (
+        kcu_ablations.table5(seeds, None)
+    )
 
 
 def test_the_table_of_sizes_counts_the_network_it_times_and_says_where() -> None:
