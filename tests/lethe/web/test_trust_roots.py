@@ -29,7 +29,7 @@ def parse_both(data: bytes, *log: Any) -> TrustRoot:
             ask("trustRoot", data=base64(data))
     else:
         keyids = [one.keyid for one in found.issuers.keys]
-        made = f"{found.made_at:%Y-%m-%dT%H:%M:%SZ}"
+        made = found.made_at.isoformat().replace("+00:00", "Z")  # %Y does not pad the year 26
         wanted = [
             [one.key_id.hex() for one in found.log.verifiers],
             keyids,
