@@ -199,7 +199,7 @@ def _load(connection: Connection, directory: Path, digest: str) -> int:
             count = rows.load(connection, lines(file))
     except FileNotFoundError:
         raise BackupError(damaged(DATABASE)) from None
-    except (ValueError, LookupError, TypeError):
+    except ValueError:
         raise BackupError(f"{DATABASE} is not of this version's tables") from None
     if hashed.hexdigest() != digest:
         raise BackupError(damaged(DATABASE))

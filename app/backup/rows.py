@@ -11,12 +11,18 @@ from datetime import datetime
 from typing import Any, BinaryIO
 
 from sqlalchemy import Connection, Table, func, insert, select, text
+from sqlalchemy.exc import OperationalError, StatementError
 
 import models  # noqa: F401 - registers every table
 from lethe.canonical import format_base64, parse_base64
 from models.database.types import METADATA, as_stored
 
 FETCH = 500  # rows in memory at once
+# What reading a line and binding its values raise for lines of others.
+MALFORMED = (
+    AttributeError, LookupError, OverflowError, RecursionError, TypeError, ValueError,
+)  # fmt: skip
+KINDS = (bool, bytes, datetime, int, str)  # of values of a column that is not JSON
 
 
 def dump(connection: Connection, file: BinaryIO, most: int | None = None) -> int:
@@ -49,8 +55,18 @@ def load(connection: Connection, lines: Iterator[bytes]) -> int:
 
     Raises ValueError: the lines do not match this version's tables.
     """
+    try:
+        return _load(connection, lines)
+    except OperationalError:  # of the database: no room, no connection
+        raise
+    except (*MALFORMED, StatementError):  # without the error itself, which may quote a row
+        raise ValueError("the lines are not of this version's tables") from None
+
+
+def _load(connection: Connection, lines: Iterator[bytes]) -> int:
     table: Table | None = None
     names: list[str] = []
+    kinds: list[type] = []
     batch: list[dict[str, Any]] = []
     count = 0
     for line in lines:
@@ -60,8 +76,16 @@ def load(connection: Connection, lines: Iterator[bytes]) -> int:
             table, names = METADATA.tables[value["table"]], value["columns"]
             if names != [column.name for column in table.columns]:
                 raise ValueError(f"other columns in {table.name}")
+            kinds = kinds_of(table)
             continue
-        batch.append(dict(zip(names, map(_decode, value), strict=True)))
+        if table is None:
+            raise ValueError("a row of no table")
+        row = [_decode(one) for one in value]
+        # SQLite would store values of any type, which fail later, wherever they are read.
+        for one, kind in zip(row, kinds, strict=True):
+            if one is not None and not isinstance(one, kind):
+                raise TypeError(f"another type in {table.name}")
+        batch.append(dict(zip(names, row, strict=True)))
         count += 1
         if len(batch) == FETCH:
             _insert(connection, table, batch)
@@ -77,6 +101,13 @@ def is_empty(connection: Connection) -> bool:
         connection.execute(select(text("1")).select_from(table).limit(1)).first()
         for table in METADATA.sorted_tables
     )
+
+
+def kinds_of(table: Table) -> list[type]:
+    """Return for each column the one of KINDS that its values have, or object for JSON."""
+    types = [column.type for column in as_stored(table).columns]
+    kinds = [getattr(one, "impl", one).python_type for one in types]
+    return [kind if kind in KINDS else object for kind in kinds]
 
 
 def _insert(connection: Connection, table: Table | None, batch: list[dict[str, Any]]) -> None:
@@ -119,4 +150,6 @@ def _decode(value: Any) -> Any:
         return parse_base64(text)
     if kind == "t":
         return datetime.fromisoformat(text)
+    if kind != "j" or not isinstance(text, dict | list):
+        raise ValueError("a value of no known kind")
     return text

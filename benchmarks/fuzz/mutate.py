@@ -254,18 +254,30 @@ def _array(rng: random.Random, content: bytes) -> bytes:
     return content[:8] + len(header).to_bytes(2, "little") + header + body
 
 
-def as_tensors(rng: random.Random, data: bytes, corpus: Sequence[bytes]) -> bytes:
-    """Change the JSON at the head of a safetensors file; its length stays right."""
-    size = int.from_bytes(data[:8], "little")
-    if size > len(data):
-        return plain(rng, data, corpus)
-    header = as_json(rng, data[8 : 8 + size], corpus)
-    if rng.random() < 0.9:
-        header += b" " * (-len(header) % 8)
-    body = data[8 + size :]
-    if rng.random() < 0.2:
-        body = plain(rng, body, [body])
-    return len(header).to_bytes(8, "little") + header + body
+def headed(start: int, width: int, multiple: int = 1) -> Mutator:
+    """Return a mutator of files that have JSON after its length, which stays right.
+
+    start: bytes before the length, of `width` bytes. multiple: of which the length is one.
+    """
+
+    def changed(rng: random.Random, data: bytes, corpus: Sequence[bytes]) -> bytes:
+        first = start + width
+        size = int.from_bytes(data[start:first], "little")
+        if size > len(data):
+            return plain(rng, data, corpus)
+        header = as_json(rng, data[first : first + size], corpus)
+        if rng.random() < 0.9:
+            header += b" " * (-len(header) % multiple)
+        body = data[first + size :]
+        if rng.random() < 0.2:
+            body = plain(rng, body, [body])
+        return data[:start] + len(header).to_bytes(width, "little") + header + body
+
+    return changed
+
+
+as_tensors = headed(0, 8, 8)  # a safetensors file
+as_model = headed(16, 4)  # a file of `lethe.estimators.container`
 
 
 def as_lines(rng: random.Random, data: bytes, corpus: Sequence[bytes]) -> bytes:
@@ -282,6 +294,14 @@ def as_lines(rng: random.Random, data: bytes, corpus: Sequence[bytes]) -> bytes:
         lines[at], lines[other] = lines[other], lines[at]
     else:
         lines[at] = plain(rng, lines[at], [*corpus])
+    return b"\n".join(lines)[:MOST_BYTES]
+
+
+def as_json_lines(rng: random.Random, data: bytes, corpus: Sequence[bytes]) -> bytes:
+    """Change what stands in one of the lines of JSON."""
+    lines = data.split(b"\n")
+    at = rng.randrange(len(lines))
+    lines[at] = as_json(rng, lines[at], [lines[at]])
     return b"\n".join(lines)[:MOST_BYTES]
 
 

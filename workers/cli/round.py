@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from lethe import canonical
 from lethe.cli.options import FILE, operator_token, plain, service_url
 from workers.cli.data_options import DATA, read_rows, table_options
 
@@ -177,11 +176,11 @@ def join(
     from workers.secure_sum.client.join import Joining, find_round
     from workers.secure_sum.client.record import Least, open_record
     from workers.secure_sum.client.service import RoundClient
-    from workers.secure_sum.signing import parse_roster
+    from workers.secure_sum.signing import read_roster
 
     with shown():
         key = load_private_key(key_file.read_bytes())
-        peers = parse_roster(_json(roster_file))
+        peers = read_roster(roster_file.read_bytes())
         rows = read_rows(data, columns, people=True)
         place = record_file or key_file.with_name(f"{key_file.name}.rounds.json")
         with (
@@ -214,17 +213,6 @@ def join(
 
 def _show(document: Mapping[str, Any]) -> None:
     click.echo(json.dumps(dict(document), indent=1, sort_keys=True, ensure_ascii=False))
-
-
-def _json(path: Path) -> Any:
-    from workers.secure_sum.errors import PlanError
-
-    try:
-        return canonical.loads(path.read_text())
-    except ValueError:
-        raise PlanError(
-            "the roster file is not JSON: `lethe round roster` writes one"
-        ) from None
 
 
 def _operator(url: str, token: str) -> "RoundClient":

@@ -6,7 +6,7 @@ service about the keys it encrypts to, so each message carries its own signature
 
 from collections.abc import Mapping
 
-from cryptography.exceptions import InvalidSignature
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.ec import (
     ECDSA,
     SECP256R1,
@@ -24,6 +24,7 @@ from cryptography.hazmat.primitives.asymmetric.utils import (
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import load_pem_public_key
 
+from lethe import canonical
 from workers.secure_sum.errors import ForgedMessageError, PlanError
 
 # Ed25519 or ECDSA on P-256, as registered by `lethe.signing.keys`.
@@ -63,6 +64,17 @@ def check(key: VerifyKey, data: bytes, signature: bytes) -> None:
         ) from None
 
 
+def read_roster(file: bytes) -> dict[str, VerifyKey]:
+    """Return the public keys of a roster file. Raises PlanError if it is none."""
+    try:
+        document = canonical.loads(file)
+    except (ValueError, RecursionError):
+        raise PlanError(
+            "the roster file is not JSON: `lethe round roster` writes one"
+        ) from None
+    return parse_roster(document)
+
+
 def parse_roster(document: object) -> dict[str, VerifyKey]:
     """Return the public keys of a roster file's content: {keyid: PEM}.
 
@@ -75,7 +87,7 @@ def parse_roster(document: object) -> dict[str, VerifyKey]:
     for keyid, pem in document.items():
         try:
             key = load_pem_public_key(pem.encode())
-        except (AttributeError, ValueError):
+        except (AttributeError, ValueError, UnsupportedAlgorithm):
             raise PlanError("the roster holds something that is no public key in PEM") from None
         good = isinstance(key, Ed25519PublicKey) or (
             isinstance(key, EllipticCurvePublicKey) and isinstance(key.curve, SECP256R1)

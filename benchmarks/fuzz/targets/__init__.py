@@ -1,7 +1,16 @@
 """The parsers that are fuzzed, by name."""
 
 from benchmarks.fuzz.target import Target
-from benchmarks.fuzz.targets import arrays, certificates, log, service, verifiers, wire
+from benchmarks.fuzz.targets import (
+    arrays,
+    certificates,
+    log,
+    models,
+    rounds,
+    service,
+    verifiers,
+    wire,
+)
 
 TARGETS: dict[str, Target] = {
     one.name: one
@@ -11,6 +20,8 @@ TARGETS: dict[str, Target] = {
         *wire.TARGETS,
         *service.TARGETS,
         *arrays.TARGETS,
+        *models.TARGETS,
+        *rounds.TARGETS,
         *verifiers.TARGETS,
     )
 }

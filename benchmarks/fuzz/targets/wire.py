@@ -5,6 +5,7 @@ from base64 import b64encode
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -12,9 +13,11 @@ import httpx2
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from pydantic import BaseModel, ValidationError
+from sqlalchemy import Connection, create_engine
 
 from app.api.http.pages import parse_form
 from app.api.models import _read as read_manifest_of_model
+from app.backup import rows
 from app.backup.archive import MANIFEST, read_manifest
 from app.backup.errors import BackupError
 from app.backup.pieces import read_followed
@@ -29,7 +32,7 @@ from app.service.intake.case_code import case_code, read_case_code
 from app.service.paging import format_cursor, parse_cursor, parse_number
 from app.settings import Allowed
 from app.vault.master import RootSecret
-from benchmarks.fuzz.mutate import Mutator, as_json, as_lines, as_zip, plain
+from benchmarks.fuzz.mutate import Mutator, as_json, as_json_lines, as_lines, as_zip, plain
 from benchmarks.fuzz.target import Target, text
 from lethe import identity
 from lethe.client.answers import parse_page, parse_problem, parse_receipt, parse_status
@@ -45,6 +48,8 @@ from lethe.signing.http import new_nonce, sign_request
 from lethe.signing.keys import generate_key, public_pem
 from lethe.signing.plain import parse_plain
 from migrations import HEAD
+from models.database.types import METADATA
+from tests.app.backup.example import example
 from tests.app.protocols.test_drp import EXAMPLE as DRP
 from tests.lethe.client.test_answers import RECEIPT, STATUS
 from tests.lethe.protocols.test_drop_lists import EMAIL, listed
@@ -180,6 +185,30 @@ def _followed(data: bytes) -> object:
         return read_followed(Path(folder))
 
 
+def _rows(data: bytes) -> object:
+    """Load the rows of a backup into an empty database, and take them back."""
+    connection = _empty()
+    try:
+        return rows.load(connection, iter(data.splitlines(keepends=True)))
+    finally:
+        connection.rollback()
+
+
+@cache
+def _empty() -> Connection:
+    connection = create_engine("sqlite://").connect()  # in memory
+    connection.exec_driver_sql("PRAGMA foreign_keys=ON")
+    METADATA.create_all(connection)
+    connection.commit()
+    return connection
+
+
+def _dumped() -> Sequence[bytes]:
+    with create_engine("sqlite://").connect() as connection:
+        METADATA.create_all(connection)
+        return [example(connection)]
+
+
 BACKUP = {
     "at": "2026-11-27T00:00:00+00:00", "files": {}, "origin": "x.example", "root": "AAAA",
     "rows": 1, "schema": HEAD, "size": 1,
@@ -272,6 +301,7 @@ TARGETS = (
     Target("drop-lists", _drop, _drop_seeds, (DropError,), (as_zip, as_zip, plain)),
     Target("backup-manifest", _backup, _as_json(BACKUP), (BackupError,), JSON),
     Target("backup-followed", _followed, _as_json(FOLLOWED), (BackupError,), JSON),
+    Target("backup-rows", _rows, _dumped, (ValueError,), (as_json_lines, as_lines, plain)),
     Target(
         "list-cursor",
         text(parse_cursor),

@@ -121,7 +121,7 @@ def read_published(data: bytes) -> PublishedSums:
     """Parse a published file.
 
     Raises EstimatorInputError: it is not such a file, its arrays do not fit each other, or one
-    holds a NaN or an infinity.
+    holds a NaN, an infinity, a probability outside 0 to 1, or a variance that is not above 0.
     """
     header, arrays = container.unpack(data, *KINDS)
     kind, classes = header.pop("kind"), header.pop("classes", [])
@@ -138,7 +138,12 @@ def read_published(data: bytes) -> PublishedSums:
             same = len(parts) == (2 if kind == BAYES[0] else 1) and bool(classes)
             same &= prior.shape == (len(classes),)
             same &= all(one.shape == (len(classes), parts[0].shape[1]) for one in parts)
+            spreads = parts[1:] if kind == BAYES[0] else []
+            chances = [prior] if kind == BAYES[0] else arrays
+            same &= all(bool((one > 0).all()) for one in spreads)
+            same &= all(bool(((one >= 0) & (one <= 1)).all()) for one in chances)
         same &= all(one.dtype == np.float64 and np.isfinite(one).all() for one in arrays)
+        same &= all([type(word) for word in one] == [str, str] for one in classes)
         same &= not header and found.to_bytes() == data
     except (AttributeError, IndexError, TypeError, ValueError):
         same = False

@@ -138,3 +138,35 @@ def test_a_published_file_is_read_back_and_no_other() -> None:
         ):
             with pytest.raises(EstimatorInputError):
                 read_published(broken)
+
+
+@pytest.mark.parametrize(
+    ("kind", "array", "number"),
+    [
+        ("gaussian-nb", 0, -0.5),  # a prior
+        ("gaussian-nb", 0, 1.5),
+        ("gaussian-nb", 2, -1.0),  # a variance
+        ("gaussian-nb", 2, 0.0),
+        ("multinomial-nb", 0, -0.5),
+        ("multinomial-nb", 1, -0.25),  # a probability
+        ("multinomial-nb", 1, 1.5),
+    ],
+)
+def test_a_file_with_impossible_probabilities_is_not_read(
+    kind: str, array: int, number: float
+) -> None:
+    """Their logarithms are NaN, which numpy takes for the largest: that class always wins."""
+    published = sums_of(replace(BAYES, kind=kind)).published([["str", "a"], ["str", "b"]])
+    arrays = [one.copy() for one in published.arrays]
+    arrays[array].flat[1] = number
+    header, _ = container.unpack(published.to_bytes(), kind)
+    with pytest.raises(EstimatorInputError):
+        read_published(container.pack(header, arrays))
+
+
+@pytest.mark.parametrize("wrong", [["a"], ["str", "a", "b"], [1, 2], [], ["str", None], "ab"])
+def test_a_class_is_named_by_its_type_and_text(wrong: Any) -> None:
+    published = sums_of(BAYES).published([["str", "a"], ["str", "b"]])
+    header, arrays = container.unpack(published.to_bytes(), BAYES.kind)
+    with pytest.raises(EstimatorInputError):
+        read_published(container.pack({**header, "classes": [["str", "a"], wrong]}, arrays))

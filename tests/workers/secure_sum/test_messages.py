@@ -1,5 +1,6 @@
 """Each message has one canonical form, RFC 8785's, and anything else is refused by name."""
 
+import base64
 import json
 from typing import Any
 
@@ -11,12 +12,13 @@ from workers.secure_sum.errors import (
     ForeignRoundError,
     ForgedMessageError,
     MalformedMessageError,
+    PlanError,
     RoundError,
     UnknownMemberError,
     WrongLengthError,
 )
 from workers.secure_sum.messages import STEPS, open_message, sign_message
-from workers.secure_sum.signing import sign
+from workers.secure_sum.signing import read_roster, sign
 from workers.secure_sum.spelling import spell, to_text
 
 PLAY = Play(plan_of(4, 3), random_inputs(plan_of(4, 3), 3), {"member-3": "masked"}).run()
@@ -175,3 +177,26 @@ def test_an_input_says_which_ids_it_is_about() -> None:
     _, message = open_message(PLAY.plan, BY_STEP["masked"], PLAY.roster)
     assert message.body()["adds"] == [{"record": "r-member-1", "subject": "s"}]
     assert message.body()["releases"] == ["old-member-1"]
+
+
+# An Ed25519 key whose algorithm is 1.3.101.1, which is none.
+NO_ALGORITHM = base64.b64encode(bytes.fromhex("302a300506032b6501032100") + bytes(32)).decode()
+
+
+@pytest.mark.parametrize(
+    "file",
+    [
+        b"",
+        b"[]",
+        b"\xff",
+        b"[" * 4000 + b"]" * 4000,
+        b'{"a": 1, "a": 2}',
+        b'{"member-0": 7}',
+        json.dumps(
+            {"a": f"-----BEGIN PUBLIC KEY-----\n{NO_ALGORITHM}\n-----END PUBLIC KEY-----\n"}
+        ).encode(),
+    ],
+)
+def test_a_file_that_is_no_roster_is_refused(file: bytes) -> None:
+    with pytest.raises(PlanError):
+        read_roster(file)

@@ -38,6 +38,8 @@ PATHS: Mapping[str, str] = {
     **PARTS,
 }
 TREE = "sklearn.tree._tree.Tree"
+CANNOT_PREDICT = "this model's attributes do not fit each other: fetch the file again"
+MOST_CLASSES = MOST_COLUMNS = 10_000  # of what can be registered
 MOST_LISTED = (
     1 << 26
 )  # bytes of an array of texts, each padded to the longest that fits its type
@@ -71,24 +73,41 @@ class FittedRecipe:
     def predict(self, features: NDArray[np.float64]) -> NDArray[Any]:
         """Return for each row of (n, columns) its class position or its number.
 
-        Raises RefusedError if the model was fitted on no rows.
+        Raises:
+            RefusedError: The model was fitted on no rows.
+            ArtifactError: The file's estimator cannot answer for these rows.
+            ValueError: Its library refuses these rows, such as those with missing values.
         """
         if self.estimator is None:
             raise RefusedError("no row is left in this model: it predicts nothing")
-        found: NDArray[Any] = np.asarray(self.estimator.predict(features))
+        found = self._answers("predict", features)
+        if found.shape != (len(features),) or found.dtype.kind not in "fiu":
+            raise ArtifactError(CANNOT_PREDICT)
         if not self.recipe.classifies:
             return found.astype(np.float64)
+        if not ((found >= 0) & (found < len(self.classes))).all():
+            raise ArtifactError(CANNOT_PREDICT)
         return np.array(self.classes, dtype=np.int64)[found.astype(np.int64)]
 
     def probabilities(self, features: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return (n, len(classes)) in the order of `classes`.
 
-        Raises RefusedError if the model was fitted on no rows or has no probabilities.
+        Raises as `predict`, and RefusedError if the model has no probabilities.
         """
         if not hasattr(self.estimator, "predict_proba"):
             raise RefusedError("this model gives no probabilities")
-        found: NDArray[np.float64] = np.asarray(self.estimator.predict_proba(features))
+        found = self._answers("predict_proba", features)
+        if found.shape != (len(features), len(self.classes)) or found.dtype.kind != "f":
+            raise ArtifactError(CANNOT_PREDICT)
         return found
+
+    def _answers(self, method: str, features: NDArray[np.float64]) -> NDArray[Any]:
+        try:
+            return np.asarray(getattr(self.estimator, method)(features))
+        except (RefusedError, MemoryError, ValueError):
+            raise
+        except Exception as error:  # a library raises anything if its attributes do not fit
+            raise ArtifactError(f"{CANNOT_PREDICT} ({type(error).__name__})") from None
 
 
 def encode(fitted: FittedRecipe) -> bytes:
@@ -119,12 +138,54 @@ def decode(data: bytes) -> FittedRecipe:
         if metadata["kind"] != KIND:
             raise ArtifactError("these bytes are not the file of a recipe: fetch it again")
         recipe = Recipe.parse(metadata["recipe"])
-        classes = tuple(int(one) for one in metadata["classes"])
+        columns, classes = metadata["columns"], tuple(metadata["classes"])
+        _check_numbers(columns, classes)
         estimator = _read(metadata["estimator"], arrays)
-        return FittedRecipe(recipe, int(metadata["columns"]), classes, estimator)
-    except (AttributeError, KeyError, TypeError, ValueError, IndexError) as error:
+        found = FittedRecipe(recipe, columns, classes, estimator)
+        _check_answers(found)
+    except (RefusedError, MemoryError):
+        raise
+    except Exception as error:  # of the libraries: they check little of what they are given
         name = type(error).__name__
         raise ArtifactError(f"the file of a recipe cannot be read ({name})") from None
+    return found
+
+
+def _check_numbers(columns: Any, classes: tuple[Any, ...]) -> None:
+    """Check that the numbers are of a model that could be registered. Raises ArtifactError."""
+    known = all(type(one) is int and 0 <= one < MOST_CLASSES for one in classes)
+    if not known or list(classes) != sorted(set(classes)):
+        raise ArtifactError("the file of a recipe has classes that no model has")
+    if type(columns) is not int or not 1 <= columns <= MOST_COLUMNS:
+        raise ArtifactError("the file of a recipe has more columns than a model has")
+
+
+def _check_answers(found: FittedRecipe) -> None:
+    """Check that the estimator has these columns and classes, and answers for a row of zeros.
+
+    Attributes of which each is of a known type need not fit each other. Raises ArtifactError,
+    and whatever the estimator's library raises.
+    """
+    if found.estimator is None or not found.recipe.classifies:
+        if found.classes:
+            raise ArtifactError("a model without classes lists some: fetch the file again")
+    elif not np.array_equal(found.steps[-1].classes_, np.arange(len(found.classes))):
+        raise ArtifactError("the estimator has other classes: fetch the file again")
+    if found.estimator is None:
+        return
+    if getattr(found.steps[0], "n_features_in_", found.columns) != found.columns:
+        raise ArtifactError("the estimator has other columns: fetch the file again")
+    row = np.zeros((1, found.columns))
+    try:
+        with np.errstate(all="ignore"):
+            found.predict(row)
+            if found.recipe.classifies and hasattr(found.estimator, "predict_proba"):
+                found.probabilities(row)
+    except ValueError as error:
+        # Some are refused rightly: Box-Cox takes no zeros. Of attributes that are missing or
+        # have other axes, scikit-learn's and numpy's errors are of two kinds.
+        if isinstance(error, AttributeError | IndexError):
+            raise
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,8 @@ from workers.training.recipes import files
 from workers.training.recipes.files import FittedRecipe
 from workers.training.shards import container
 
+AGGREGATES = ("mean", "vote", "apart")
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ShardedModel:
@@ -25,7 +27,8 @@ class ShardedModel:
         """Return the model of a file, after checking each shard against the manifest.
 
         Raises:
-            ArtifactError: It is no such file, or a shard has another digest.
+            ArtifactError: It is no such file, a shard has another digest, or the shards are of
+                different recipes.
             RefusedError: A library of its estimators is not installed here.
         """
         manifest, found = container.decode(data)
@@ -33,6 +36,10 @@ class ShardedModel:
             if hashlib.sha256(file).hexdigest() != entry.file:
                 raise ArtifactError("a shard has another digest than the manifest names")
         shards = [files.decode(file) for file in found]
+        # Otherwise answers of different kinds or widths would be added up.
+        kinds = [(one.recipe.document, one.columns) for one in shards]
+        if manifest.aggregate not in AGGREGATES or any(one != kinds[0] for one in kinds):
+            raise ArtifactError("these shards do not answer together: fetch it again")
         own = tuple(None if one.estimator is None else one for one in shards)
         return cls(manifest.aggregate, own)
 

@@ -20,6 +20,8 @@ except ModuleNotFoundError:
 
 faiss: Any = _faiss  # its type stubs are for another version
 
+MOST_BYTES = 1 << 30  # of a file whose centroids are read: it is read whole
+
 
 def environment() -> dict[str, str]:
     """Return what must agree for equal links: version, processor, threads."""
@@ -111,13 +113,21 @@ def _searched(
 def centroids_of(path: Path) -> Vectors:
     """Return the centroids (k, columns) of an inverted file that FAISS wrote.
 
-    Raises RefusedError for a file that is no index, or one without centroids.
+    FAISS believes the lengths that a file states, up to all memory that there is: the file is
+    of the operator who registers the model, and is read on that operator's machine.
+
+    Raises RefusedError for a file that is no index, is too large, or has no centroids.
     """
+    if path.stat().st_size > MOST_BYTES:
+        raise RefusedError(
+            f"{path.name}: has more than {MOST_BYTES >> 20} MiB: save its centroids as a .npy "
+            "matrix"
+        )
     try:
         whole = faiss.read_index(str(path))  # owns what the next lines point to
         index = faiss.extract_index_ivf(whole)
         found = index.quantizer.reconstruct_n(0, index.quantizer.ntotal)
-    except (RuntimeError, AttributeError):
+    except (RuntimeError, AttributeError, MemoryError):
         raise RefusedError(
             f"{path.name}: neither a .npy matrix nor an IVF index that FAISS wrote"
         ) from None

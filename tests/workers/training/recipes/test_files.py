@@ -146,9 +146,9 @@ def test_a_file_that_was_tampered_with_is_not_read() -> None:
 
 
 def test_texts_are_not_padded_to_gigabytes(monkeypatch: pytest.MonkeyPatch) -> None:
-    estimator = build(Recipe((TREE,), 0, None), 1)
+    estimator = build(Recipe((TREE,), 0, None), 1).fit(FEATURES, THREE)
     estimator.planted = np.array(["a", "bc"], "<U4")
-    data = encode(FittedRecipe(Recipe((TREE,), 0, None), 4, (0,), estimator))
+    data = encode(FittedRecipe(Recipe((TREE,), 0, None), 4, (0, 1, 2), estimator))
     padded = changed(data, '"<U4"', '"<U400000000"')
     read = decode(data).estimator.planted
     assert (read == estimator.planted).all()
@@ -235,3 +235,125 @@ def test_a_file_has_no_number_for_each_row(
     arrays, metadata = decode_tensors(fit(recipe, table, 1))
     assert attribute not in json.dumps(metadata)
     assert all(len(FEATURES) not in array.shape for array in arrays.values())
+
+
+def told(data: bytes, **said: Any) -> bytes:
+    """Return a file that says something else of its model, or of its estimator (`own`)."""
+    arrays, metadata = decode_tensors(data)
+    if "own" in said:
+        metadata["estimator"]["object"][1] |= said.pop("own")
+    return encode_tensors(arrays, metadata | said)
+
+
+@pytest.mark.parametrize("number", ["0x1p+99999", "-0x1p+99999"])
+def test_a_number_beyond_all_numbers_is_refused(number: str) -> None:
+    data = fit(Recipe((TREE,), 0, None), FitRows(FEATURES, THREE), 1)
+    with pytest.raises(ArtifactError):
+        decode(told(data, own={"min_impurity_decrease": {"float": number}}))
+
+
+def test_values_nested_too_deeply_are_refused() -> None:
+    data = fit(Recipe((TREE,), 0, None), FitRows(FEATURES, THREE), 1)
+    deep: Any = None
+    for _ in range(400):
+        deep = {"list": [deep]}
+    with pytest.raises(ArtifactError):
+        decode(told(data, own={"planted": deep}))
+
+
+@pytest.mark.parametrize(
+    "classes",
+    [
+        *([], [0], [0, 1], [0, 1, 2, 3], [0, 2, 1], [0, 1, 1], [-1, 0, 1], [0, 1, 10_000]),
+        *([0, 1, 10**40], [0, 1, 2.0], [0, 1, "2"], [False, 1, 2]),
+    ],
+)
+@pytest.mark.parametrize("name", ["sklearn.naive_bayes.GaussianNB", TREE.estimator])
+def test_classes_are_those_of_the_estimator(name: str, classes: list[Any]) -> None:
+    data = fit(Recipe((RecipeStep(name, {}),), 0, None), FitRows(FEATURES, THREE), 1)
+    with pytest.raises(ArtifactError):
+        decode(told(data, classes=classes))
+
+
+@pytest.mark.parametrize("columns", [0, -1, 3, 5, 4.0, "4", True, 2**31, 10**40])
+def test_columns_are_those_of_the_estimator(columns: Any) -> None:
+    data = fit(Recipe((TREE,), 0, None), FitRows(FEATURES, THREE), 1)
+    with pytest.raises(ArtifactError):
+        decode(told(data, columns=columns))
+
+
+def test_a_model_of_numbers_has_no_classes() -> None:
+    line = Recipe((RecipeStep("sklearn.linear_model.Ridge", {}),), 0, None)
+    data = fit(line, FitRows(FEATURES, NUMBERS), 1)
+    assert decode(data).predict(FEATURES).shape == (len(FEATURES),)
+    for classes in ([0], [0, 1]):
+        with pytest.raises(ArtifactError):
+            decode(told(data, classes=classes))
+    with pytest.raises(ArtifactError):
+        decode(told(fit(line, FitRows(FEATURES[:0], NUMBERS[:0]), 1), classes=[0]))
+
+
+@pytest.mark.parametrize(
+    ("name", "own"),
+    [
+        ("sklearn.linear_model.LogisticRegression", {"coef_": None}),
+        ("sklearn.linear_model.LogisticRegression", {"coef_": {"float": "0x1p+1"}}),
+        ("sklearn.linear_model.LogisticRegression", {"n_features_in_": 3}),
+        ("sklearn.naive_bayes.GaussianNB", {"var_": {"list": []}}),
+        ("sklearn.naive_bayes.GaussianNB", {"theta_": {"tuple": [1, 2]}}),
+        ("sklearn.ensemble.RandomForestClassifier", {"estimators_": {"list": []}}),
+    ],
+)
+def test_an_estimator_that_cannot_predict_is_not_read(name: str, own: Any) -> None:
+    """It was read, and predicting ended with whatever its library raised."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        data = fit(Recipe((small(name),), 0, None), FitRows(FEATURES, THREE), 1)
+    with pytest.raises(ArtifactError):
+        decode(told(data, own=own))
+
+
+def test_a_model_that_takes_no_zeros_is_read() -> None:
+    box_cox = RecipeStep("sklearn.preprocessing.PowerTransformer", {"method": "box-cox"})
+    recipe = Recipe((box_cox, TREE), 0, None)
+    read = decode(fit(recipe, FitRows(1 + FEATURES, THREE), 1))
+    assert read.predict(1 + FEATURES).shape == THREE.shape
+    with pytest.raises(ValueError, match="strictly positive"):
+        read.predict(np.zeros((1, 4)))
+
+
+def test_an_estimator_that_was_never_fitted_is_not_read() -> None:
+    recipe = Recipe((TREE,), 0, None)
+    with pytest.raises(ArtifactError):
+        decode(encode(FittedRecipe(recipe, 4, (0, 1, 2), build(recipe, 1))))
+
+
+def test_a_class_that_is_not_there_is_refused_when_it_is_predicted() -> None:
+    """Only some rows lead to it: one row at reading does not find all of them."""
+    recipe = Recipe((TREE,), 0, None)
+    read = decode(fit(recipe, FitRows(FEATURES, THREE), 1))
+    read.estimator.predict = lambda features: np.full(len(features), 7)
+    with pytest.raises(ArtifactError, match="fetch the file again"):
+        read.predict(FEATURES)
+    read.estimator.predict = lambda features: np.array(["x"] * len(features))
+    with pytest.raises(ArtifactError, match="fetch the file again"):
+        read.predict(FEATURES)
+
+
+def test_an_error_of_a_library_in_predicting_is_a_refusal() -> None:
+    read = decode(fit(Recipe((TREE,), 0, None), FitRows(FEATURES, THREE), 1))
+
+    def fails(_: Any) -> Any:
+        raise IndexError("index 7 is out of bounds")
+
+    read.estimator.predict = read.estimator.predict_proba = fails
+    for asked in (read.predict, read.probabilities):
+        with pytest.raises(ArtifactError, match="IndexError"):
+            asked(FEATURES)
+
+
+def test_rows_that_an_estimator_does_not_take_are_named_by_its_library() -> None:
+    step = RecipeStep("sklearn.naive_bayes.GaussianNB", {})
+    read = decode(fit(Recipe((step,), 0, None), FitRows(FEATURES, THREE), 1))
+    with pytest.raises(ValueError, match="contains NaN"):
+        read.predict(np.full((2, 4), np.nan))

@@ -14,6 +14,7 @@ from workers.training.recipes.process import Limits
 from workers.training.recipes.recipe import Recipe, RecipeStep
 from workers.training.shards import container
 from workers.training.shards.container import ShardEntry, ShardManifest
+from workers.training.shards.predict import ShardedModel
 
 RECIPE = Recipe((RecipeStep("sklearn.naive_bayes.GaussianNB", {}),), 0, None)
 
@@ -42,3 +43,30 @@ def test_a_manifest_holds_texts(place: str, number: object) -> None:
     (document if place == "aggregate" else document["shards"][0])[place] = number
     with pytest.raises(ArtifactError):
         ShardManifest.from_bytes(json.dumps(document, separators=(",", ":")).encode())
+
+
+def of_shards(aggregate: str, *files: bytes) -> bytes:
+    """Return a version's file."""
+    manifest = container.manifest_of(aggregate, files, ["0" * 64] * len(files))
+    return container.encode(manifest, files)
+
+
+def test_shards_of_different_models_are_not_read() -> None:
+    """Their predictions would be added up, or end with an error of numpy."""
+    rng = np.random.default_rng(0)
+    features, labels = rng.normal(size=(40, 3)), np.arange(40) % 3
+    own = fit(RECIPE, FitRows(features, labels), 1)
+    numbers = Recipe((RecipeStep("sklearn.linear_model.Ridge", {}),), 0, None)
+    narrow = fit(RECIPE, FitRows(features[:, :2], labels), 1)
+    for other in (narrow, fit(numbers, FitRows(features, labels.astype(np.float64)), 1)):
+        with pytest.raises(ArtifactError, match="fetch it again"):
+            ShardedModel.from_bytes(of_shards("vote", own, other))
+    read = ShardedModel.from_bytes(of_shards("vote", own, own))
+    assert len(read.predict(features)) == len(features)
+
+
+@pytest.mark.parametrize("aggregate", ["", "median"])
+def test_shards_that_answer_in_no_known_way_are_not_read(aggregate: str) -> None:
+    rows = FitRows(np.eye(3), np.arange(3))
+    with pytest.raises(ArtifactError, match="fetch it again"):
+        ShardedModel.from_bytes(of_shards(aggregate, fit(RECIPE, rows, 1)))

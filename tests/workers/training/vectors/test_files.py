@@ -8,7 +8,8 @@ import faiss
 import numpy as np
 import pytest
 
-from workers.errors import ArtifactError
+from workers.arrays import decode_tensors, encode_tensors
+from workers.errors import ArtifactError, RefusedError
 from workers.training.vectors import faiss_file, files
 from workers.training.vectors.build import build, drop, nearest
 from workers.training.vectors.index import VectorOptions
@@ -89,3 +90,100 @@ def test_other_bytes_are_no_index(kind: str) -> None:
     ):
         with pytest.raises(ArtifactError):
             files.decode(wrong)
+
+
+def retold(kind: str, rows: int = 70, **told: Any) -> bytes:
+    """Return the file of an index that says something else: options, or whole arrays."""
+    index = build(options(kind), IDS[:rows], VECTORS[:rows])
+    arrays, metadata = decode_tensors(files.encode(index))
+    own = {name: value for name, value in told.items() if isinstance(value, np.ndarray)}
+    said = {name: value for name, value in told.items() if name not in own}
+    return encode_tensors(arrays | own, metadata | said)
+
+
+@pytest.mark.parametrize(
+    ("kind", "told"),
+    [
+        ("flat", {"index": "xflat"}),
+        ("flat", {"metric": "cosine"}),
+        ("flat", {"metric": None}),
+        *(("ivf", {"probes": wrong}) for wrong in (0, 2**31, 10**40, 1.5, "6", True, None)),
+        *(
+            ("hnsw", {name: wrong})
+            for name in ("ef_construction", "ef_search", "m", "entry", "top", "seed")
+            for wrong in (-2, 2**31, 10**40, "7", True, None)
+        ),
+        ("hnsw", {"top": 1.0}),
+        ("hnsw", {"entry": 1.0}),
+    ],
+)
+def test_an_option_that_faiss_would_not_take_is_refused(
+    kind: str, told: dict[str, Any]
+) -> None:
+    with pytest.raises(ArtifactError):
+        files.decode(retold(kind, **told))
+
+
+@pytest.mark.parametrize("columns", [0, -1, 2**31, 10**40])
+@pytest.mark.parametrize("kind", ["flat", "hnsw"])
+def test_a_width_that_no_index_has_is_refused(kind: str, columns: int) -> None:
+    wide = {} if columns < 0 else {"vectors": np.empty((0, min(columns, 2**31)), np.float32)}
+    with pytest.raises(ArtifactError):
+        files.decode(retold(kind, 0, columns=columns, **wide))
+
+
+@pytest.mark.parametrize("told", [{"m": 2**31}, {"m": 0}, {"top": 3}, {"ef_search": "x"}])
+def test_a_graph_without_rows_is_checked_too(told: dict[str, Any]) -> None:
+    with pytest.raises(ArtifactError):
+        files.decode(retold("hnsw", 0, **told))
+
+
+def test_lists_do_not_add_up_by_overflow() -> None:
+    """Four lists of 2^62 rows and one of 70 are 70 rows, modulo 2^64."""
+    sizes = [np.array([2**62] * 4 + [70, 0]), np.array([70.0, 0, 0, 0, 0, 0])]
+    for wrong in sizes:
+        with pytest.raises(ArtifactError):
+            files.decode(retold("ivf", sizes=wrong))
+    with pytest.raises(ArtifactError):
+        files.decode(
+            retold("ivf", 0, sizes=np.empty(0, np.int64), centroids=np.empty((0, 5), "f4"))
+        )
+
+
+def test_no_graph_has_more_levels_than_faiss_draws() -> None:
+    for m in (2, 3, 4, 10, 16, 17, 100, 255, 256):
+        index = library.IndexHNSWFlat(4, m)
+        known = library.vector_to_array(index.hnsw.cum_nneighbor_per_level)
+        assert files.most_levels(m) == len(known) - 1, m
+    levels = np.full(70, files.most_levels(4) + 1, np.int32)
+    links = np.full(int(4 * (levels.astype(int) + 1).sum()), -1, np.int32)
+    with pytest.raises(ArtifactError):
+        files.decode(
+            retold("hnsw", levels=levels, neighbours=links, top=int(levels[0]) - 1, entry=0)
+        )
+
+
+def test_a_link_to_a_row_that_is_not_on_its_level_is_refused() -> None:
+    """FAISS followed links that such a row does not have: the process died."""
+    index = build(options("hnsw"), IDS, VECTORS)
+    graph = index.graph
+    assert graph is not None
+    high = int(np.flatnonzero(graph.levels > 1)[0])
+    low = int(np.flatnonzero(graph.levels == 1)[-1])
+    links = graph.neighbours.copy()
+    above = int(4 * (graph.levels[:high].astype(int) + 1).sum()) + 2 * 4
+    links[above] = low
+    with pytest.raises(ArtifactError):
+        files.decode(retold("hnsw", neighbours=links))
+
+
+def test_a_file_that_no_index_can_be_is_not_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "index.faiss"
+    path.write_bytes(faiss_file.to_bytes(build(options("ivf"), IDS, VECTORS)))
+    assert np.array_equal(faiss_file.centroids_of(path), CENTROIDS)
+    monkeypatch.setattr(faiss_file, "MOST_BYTES", path.stat().st_size - 1)
+    monkeypatch.setattr(library, "read_index", lambda *_: pytest.fail("read"))
+    with pytest.raises(RefusedError, match=r"save its centroids as a \.npy"):
+        faiss_file.centroids_of(path)
