@@ -15,7 +15,7 @@ from models.database.types import METADATA
 from tests.app.backup.example import example
 
 DEEP = 4000  # deeper than Python's JSON goes
-NO_NUMBERS = (
+NO_NUMBERS: Any = (
     None, [], [1], {}, {"j": 1, "b": ""}, {"b": "?"}, {"b": 7}, {"b": "AAAA"}, {"t": 7},
     {"t": "2026"}, {"t": "2026-11-27T00:00:00"}, {"t": "0001-01-01T00:00:00+23:59"}, {"x": 1},
     10**30, -(10**30), 0.5, "\ud800", {"j": {}}, "a text",

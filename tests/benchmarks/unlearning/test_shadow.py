@@ -216,11 +216,13 @@ def test_tables_have_a_column_and_say_where_the_attack_was_not_run() -> None:
     assert retrain[at : at + 3] == ["50.0 ± 0.0", "0.0 ± 0.0", "0.52 ± 0.00"]
     none = kcu_tables.table1(measured, of({}, "x" + SHADOWED)).splitlines()[2]
     assert none.split("|")[at].strip() == "not run"
-    seed = {
+    first = {
         ("cifar" + SHADOWED, 0, part.label): Record("cifar" + SHADOWED, 0, part.label, "p")
         for part in (*FIRST, *shadowed(SETTINGS["cifar"].plan))
     }
-    [row] = [line for line in unrun.render(seed).splitlines() if "--setting cifar --sh" in line]
+    [row] = [
+        line for line in unrun.render(first).splitlines() if "--setting cifar --sh" in line
+    ]
     assert row.startswith("| `cifar` | seeds 1 to 4: all | enough |")
     assert "--first-seed 1 --seeds 4" in row
     said = unrun.render({})
