@@ -228,7 +228,8 @@ lock: ## rewrite constraints.txt from what pyproject.toml allows today
 
 # CycloneDX 1.6, of what the worker's image has installed: tests/packaging compares the extras with
 # those of Dockerfile and compose.yaml. The tool is in an environment of its own: it is no part of
-# what it lists. What does not follow the official schema fails.
+# what it lists. Files of others inside the wheel are added. What does not follow the official
+# schema fails.
 SBOM_EXTRAS := image,families
 sbom: ## write build/sbom.json, the bill of materials (CycloneDX), and validate it
 	rm -rf build/sbom && mkdir -p build/sbom
@@ -237,6 +238,7 @@ sbom: ## write build/sbom.json, the bill of materials (CycloneDX), and validate 
 	build/sbom/tool/bin/python -m pip install --quiet --disable-pip-version-check 'cyclonedx-bom>=7.3,<8'
 	build/sbom/tool/bin/cyclonedx-py environment --pyproject pyproject.toml --mc-type application \
 	  --spec-version 1.6 --output-reproducible --output-file build/sbom.json build/sbom/product/bin/python
+	build/sbom/tool/bin/python scripts/vendored.py build/sbom.json
 	build/sbom/tool/bin/python scripts/validate_sbom.py build/sbom.json
 	rm -rf build/sbom
 

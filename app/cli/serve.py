@@ -1,6 +1,5 @@
 """`lethe serve`: the HTTP service, optionally with a worker beside it."""
 
-import ctypes
 import gc
 import json
 import os
@@ -9,18 +8,18 @@ import socket
 import subprocess
 import sys
 import threading
-from contextlib import suppress
 from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
 import click
 
+from app.heaps import share_heaps
+
 # Thread switch interval in seconds. The committing thread needs the interpreter after each
 # answer of the database, about ten times per batch, and all submissions wait for that thread.
 # Python's default of 5 ms would add up to 50 ms per batch.
 SWITCH_S = 0.0005
-M_ARENA_MAX = -8  # malloc.h of glibc
 
 
 @click.command()
@@ -91,17 +90,6 @@ def serve(host: str, port: int, embedded_worker: bool, ready_file: Path | None) 
             worker.end()
         for worker in workers:
             worker.wait()
-
-
-def share_heaps() -> None:
-    """Limit glibc to two heaps for all threads, before any thread starts.
-
-    By default each of the 40 threads that serve requests may get a heap of its own, and each
-    keeps its peak of freed memory: the process would grow for hours. docs/benchmarks/soak.md
-    has the figures. Other C libraries have no such limit, and need none.
-    """
-    with suppress(AttributeError):
-        ctypes.CDLL(None).mallopt(M_ARENA_MAX, 2)
 
 
 def listen(host: str, port: int) -> socket.socket:

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from app.heaps import share_heaps
+
 if TYPE_CHECKING:
     from celery.apps.worker import Worker
 
@@ -50,6 +52,7 @@ def worker(
     silos: tuple[int, ...],
 ) -> None:
     """Execute, verify and certify requests, configured by the environment (LETHE_*)."""
+    share_heaps()
     # Imports create half a million objects and no garbage: collecting takes a tenth of the
     # start.
     gc.disable()

@@ -6,6 +6,7 @@ from time import perf_counter
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app import logs, traces
+from app.api.http.rates import fields_of
 from app.counters import CALLS
 from app.traces import TraceSpan
 
@@ -18,6 +19,8 @@ UNKNOWN = "none"  # the operation of a call without a route
 
 class Calls:
     """Gives a call its id (`app.logs`), answers it in X-Request-Id, and counts the call.
+
+    The answer also says what is left of its caller's rate (`app.api.http.rates`).
 
     The path is neither logged nor counted: it holds ids that are capabilities. The operation
     is the route's name in OpenAPI.
@@ -41,7 +44,8 @@ class Calls:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                message["headers"] = [*message["headers"], (HEADER, identity.encode())]
+                own = [(HEADER, identity.encode()), *fields_of(scope)]
+                message["headers"] = [*message["headers"], *own]
             await send(message)
 
         begun = perf_counter()

@@ -19,7 +19,7 @@ from starlette.requests import ClientDisconnect
 
 from app.api.http.forms import feed
 from app.api.http.limits import announces_body
-from app.api.http.rates import Rates
+from app.api.http.rates import Rates, note_counted
 from app.problems import IdempotencyKeyError
 from app.service.access import keys
 from app.service.access.roles import DECIDING, ROLES
@@ -107,6 +107,7 @@ def _authorise(
 
 def count_call(request: Request, caller: str) -> None:
     """Count a call of a key or token. Raises RateLimitError if it exceeds the limit."""
+    note_counted(request.scope, caller)
     _rates(request).take(caller)
 
 
@@ -219,10 +220,13 @@ def _counted(request: Request, signed: SignedBy) -> Iterator[None]:
     A call that is refused here may be sent again unchanged. Raises RateLimitError.
     """
     rates, caller = _rates(request), f"key {signed.keyid}"
+    note_counted(request.scope, caller)
     rates.check(caller)
     try:
         yield
     except SignatureReplayedError:
+        # Who repeats a call that they saw is not told how often its sender calls.
+        note_counted(request.scope, None)
         raise
     except BaseException:
         rates.count(caller)

@@ -208,6 +208,25 @@ def test_what_contradicts_without_proof_is_said_to_and_nothing_more(
         assert list(standing.contradictions(session, ledger)) == []
 
 
+def test_a_fork_at_one_size_is_proven_by_a_witness_of_the_first_version(
+    tmp_path: Path, ledger: Ledger, settings: Settings
+) -> None:
+    """It answers 409, as tlog-witness 1.0 has it, and the log need not grow."""
+    append(ledger, entry(1))
+    other = sign_checkpoint(Checkpoint(ledger.origin, 1, bytes(32)), ledger.signers.signers[0])
+    with (
+        three_witnesses(
+            tmp_path / "w", ledger, lambda body: (409, b"1\n"), other.encode()
+        ) as three,
+        gathering(ledger, three.write(settings, "both")) as gatherer,
+    ):
+        gatherer.round()
+    assert problems(ledger)["liar"] == "forked"
+    with Session(ledger.engine) as session:
+        (label,) = standing.contradictions(session, ledger)
+    assert label.startswith("liar.example")
+
+
 def test_planted_evidence_is_believed_only_if_the_log_signed_it(ledger: Ledger) -> None:
     append(ledger, entry(1))
     honest = ledger.latest().note

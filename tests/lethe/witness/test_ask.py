@@ -211,6 +211,26 @@ def test_one_that_drips_a_header_or_a_body_is_down(
         asker.held(LOG.signer.verifier)
 
 
+@pytest.mark.parametrize("body", [b"10\n", b"another root\n", b""])
+def test_a_fork_at_one_size_is_said_to_be_so_by_a_witness_of_the_first_version(
+    body: bytes,
+) -> None:
+    """tlog-witness 1.0 has 409 for it and no body; later texts have 422."""
+
+    def first_version(sent: bytes) -> Answer:
+        return (409, b"10\n" if parse_add_checkpoint(sent).old != 10 else body)
+
+    with lying(first_version) as url:
+        asker = Asker(url, [LIAR.verifier])
+        for _ in range(2):
+            with pytest.raises(ContradictingError, match="another root of 10") as caught:
+                asker.cosign(FORK.note(10), FORK.head(10), FORK.prove)
+            assert caught.value.members == {"size": 10}
+        with pytest.raises(LyingError):  # of 20 entries, 10 can be proven
+            asker.cosign(FORK.note(20), FORK.head(20), FORK.prove)
+        asker.close()
+
+
 LAST: dict[str, bytes | None] = {
     "none": None,
     "not text": b"\xff",

@@ -1,5 +1,6 @@
 """`lethe worker`: which queues it works on."""
 
+import gc
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -52,6 +53,8 @@ def started(
     from workers.celery_app import app
 
     calls: list[list[str]] = []
+    # For the whole process, which continues with other tests.
+    monkeypatch.setattr("workers.cli.worker.share_heaps", lambda: None)
     monkeypatch.setattr(runtime, "services", lambda: Opened(three))
     monkeypatch.setattr(
         silo_keys, "renew", lambda _, silos: calls.append(["keys", *map(str, silos)])
@@ -105,6 +108,27 @@ def test_a_queue_that_nothing_is_sent_to_is_refused(
     done = CliRunner().invoke(worker, options.split())
     assert (done.exit_code, started) == (2, [])
     assert cause in done.output
+
+
+def test_a_worker_shares_heaps_before_it_does_anything_else(
+    started: list[list[str]], three: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A thread that has a heap of its own keeps it."""
+    from app import logs
+
+    done: list[str] = []
+
+    def opened() -> Opened:
+        done.append("services")
+        return Opened(three)
+
+    monkeypatch.setattr("workers.cli.worker.share_heaps", lambda: done.append("heaps"))
+    monkeypatch.setattr(gc, "disable", lambda: done.append("collection"))
+    monkeypatch.setattr(logs, "configure", lambda _: done.append("logs"))
+    monkeypatch.setattr(runtime, "services", opened)
+    result = CliRunner().invoke(worker, ["--silo", "0"], catch_exceptions=False)
+    assert (result.exit_code, len(started)) == (0, 2)
+    assert done == ["heaps", "collection", "logs", "services"]
 
 
 def test_a_silo_has_its_key_registered_when_it_starts(

@@ -1,8 +1,10 @@
 """A key or token that calls too often is told when to come back; others are not slowed down."""
 
 from collections.abc import Iterator
+from random import Random
 
 import pytest
+from httpx2 import Response
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -74,6 +76,62 @@ def test_no_limit_and_a_bounded_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not taken(limits, "c")
 
 
+def told(limits: Rates, caller: str = "a") -> list[str]:
+    fields = limits.fields(caller)
+    assert [name for name, _ in fields] == [b"ratelimit-policy", b"ratelimit"][: len(fields)]
+    return [value.decode() for _, value in fields]
+
+
+def test_a_caller_is_told_the_policy_and_what_is_left_of_it() -> None:
+    clock = Clock()
+    limits, policy = Rates(3, clock), '"default";q=3;w=60'
+    assert told(limits) == [policy, '"default";r=3']
+    for left in ('"default";r=2', '"default";r=1', '"default";r=0;t=20'):
+        limits.take("a")
+        assert told(limits) == [policy, left]
+    assert not taken(limits)
+    assert told(limits) == [policy, '"default";r=0;t=20']
+    assert told(limits, "b") == [policy, '"default";r=3']
+    clock.now += 19.5
+    assert told(limits) == [policy, '"default";r=0;t=1']
+    clock.now += 3600
+    assert told(limits) == [policy, '"default";r=3']
+    assert told(Rates(0)) == []
+
+
+PAUSES = st.lists(st.integers(0, 30_000), min_size=1, max_size=100)  # milliseconds
+
+
+@given(st.integers(1, 50), PAUSES)
+def test_what_is_said_to_be_left_is_taken_and_no_more(most: int, pauses: list[int]) -> None:
+    clock = Clock()
+    limits = Rates(most, clock)
+    for pause in pauses:
+        clock.now += pause / 1000
+        taken(limits)
+    _, left = told(limits)
+    calls, _, wait = left.removeprefix('"default";r=').partition(";t=")
+    assert [taken(limits) for _ in range(int(calls) + 1)] == [True] * int(calls) + [False]
+    if int(calls) == 0:
+        clock.now += int(wait)
+        assert taken(limits)
+
+
+@given(st.integers(1, 20), PAUSES, st.randoms(use_true_random=False))
+def test_who_keeps_to_the_policy_is_never_refused(
+    most: int, pauses: list[int], random: Random
+) -> None:
+    """Whichever process answers: at most q calls in any w seconds."""
+    clock = Clock()
+    processes, times = [Rates(most, clock) for _ in range(random.choice((1, 2)))], []
+    for pause in pauses:
+        clock.now += pause / 1000 / most
+        if len(times) >= most and clock.now - times[-most] < rates.MINUTE:
+            clock.now = times[-most] + rates.MINUTE
+        times.append(clock.now)
+        random.choice(processes).take("a")
+
+
 @pytest.fixture
 def database_url(sqlite_url: str) -> str:
     """One kind of database: nothing here is stored."""
@@ -139,3 +197,32 @@ def test_a_token_is_counted_by_its_name(slow: Installation) -> None:
     assert answers == [200, 200, 200, 429]
     other = {"authorization": f"Bearer {make_token(slow.services)}"}
     assert slow.caller.http.get(path, headers=other).status_code == 200
+
+
+def test_each_answer_to_a_counted_call_says_what_is_left(
+    slow: Installation, clock: Clock
+) -> None:
+    caller, policy = slow.caller, '"default";q=3;w=60'
+
+    def said(answer: Response, status: int) -> str | None:
+        assert answer.status_code == status
+        assert answer.headers.get("ratelimit-policy") in (None, policy)
+        left: str | None = answer.headers.get("ratelimit")
+        assert (left is None) == ("ratelimit-policy" not in answer.headers)
+        return left
+
+    first = caller.erase_records("r1", nonce="seen-by-somebody-else")
+    assert said(first, 202) == '"default";r=2'
+    # Who repeats a call that they saw is not told how often its sender calls.
+    assert said(caller.erase_records("r1", nonce="seen-by-somebody-else"), 401) is None
+    assert said(caller.erase_records("no such record"), 404) == '"default";r=1'
+    manifest = f"/v1/models/{MODEL}/manifest"
+    assert said(caller.signed("GET", manifest), 403) == '"default";r=0;t=20'
+    for refused in (caller.erase_records("r2"), caller.signed("GET", manifest)):
+        assert said(refused, 429) == '"default";r=0;t=20'
+        assert refused.headers["retry-after"] == "20"
+    assert said(caller.operator("GET", f"/v1/models/{MODEL}"), 200) == '"default";r=2'
+    assert said(caller.http.get(f"/v1/models/{MODEL}"), 401) is None
+    assert said(caller.http.get("/v1/log/checkpoint"), 200) is None
+    caller.http.app.state.rates = Rates(0, clock)  # type: ignore[attr-defined]
+    assert said(caller.operator("GET", f"/v1/models/{MODEL}"), 200) is None
