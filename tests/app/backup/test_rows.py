@@ -69,7 +69,8 @@ def test_rows_are_read_back(connection: Connection, lines: list[Any]) -> None:
 
 
 def test_a_row_before_any_table_is_refused(connection: Connection) -> None:
-    for first in ([], ["a"], 7, None, "a", {}, {"table": [], "columns": []}):
+    firsts: list[Any] = [[], ["a"], 7, None, "a", {}, {"table": [], "columns": []}]
+    for first in firsts:
         refused(connection, [first])
 
 

@@ -123,7 +123,8 @@ def test_who_keeps_to_the_policy_is_never_refused(
 ) -> None:
     """Whichever process answers: at most q calls in any w seconds."""
     clock = Clock()
-    processes, times = [Rates(most, clock) for _ in range(random.choice((1, 2)))], []
+    processes = [Rates(most, clock) for _ in range(random.choice((1, 2)))]
+    times: list[float] = []
     for pause in pauses:
         clock.now += pause / 1000 / most
         if len(times) >= most and clock.now - times[-most] < rates.MINUTE:
