@@ -171,9 +171,12 @@ def main() -> None:
             counts, _ = calls_of(WORKLOADS[workload], beginning, place)
             sites = [site for site in counts if site.startswith(start)]
             assert sites, counts
-            for site in sites:
+            for site in sites:  # until one shows what is broken
                 case = Case(workload, Fault(site, 1, mode))
-                campaign.add(run_case(case, beginning, place, broken))
+                outcome = run_case(case, beginning, place, broken)
+                campaign.add(outcome)
+                if outcome.bad:
+                    break
     sys.stdout.write(json.dumps(campaign.report()))
 
 
