@@ -11,6 +11,7 @@ from workers.errors import RefusedError
 from workers.secure_sum.client.contribution import check_manifest, contribute
 from workers.secure_sum.client.record import Least, Record
 from workers.secure_sum.client.service import RoundClient
+from workers.secure_sum.client.view import checked
 from workers.secure_sum.errors import PlanError, RoundError
 from workers.secure_sum.local import LocalRows
 from workers.secure_sum.member import Member
@@ -60,7 +61,8 @@ class Joining:
             UnreachableError: It has not answered for PATIENCE_S seconds.
             RefusedError: This member refused to continue and has dropped out.
             ProblemError: The service refused.
-            RoundError: The round went on without this member, or `timeout` seconds passed.
+            RoundError: The round went on without this member, or `timeout` seconds passed, or
+                the service's view of it is malformed.
         """
         end = None if timeout is None else monotonic() + timeout
         answered = monotonic()
@@ -83,7 +85,7 @@ class Joining:
 
     def step(self) -> Document:
         """Poll the round and answer the open step, unless already answered."""
-        work = self.service.work(self.round_id)
+        work = checked(self.service.work(self.round_id))
         state = work["state"]
         if state in ENDED:
             self.record.ended(work["model"], work)
@@ -154,7 +156,7 @@ class Joining:
 
     def _settle(self, model: str, round_id: str) -> None:
         """Ask how a round ended that this member's process left early."""
-        work = self.service.work(round_id)
+        work = checked(self.service.work(round_id))
         if work["state"] in ENDED:
             self.record.ended(model, work)
 

@@ -16,7 +16,12 @@ from tests.workers.secure_sum.rounds import Play, plan_of, random_inputs
 from workers.errors import RefusedError
 from workers.secure_sum.client.join import Joining
 from workers.secure_sum.client.record import KEPT, Least, Record, open_record
-from workers.secure_sum.errors import PlanError, SecrecyError, TooFewContributorsError
+from workers.secure_sum.errors import (
+    MalformedMessageError,
+    PlanError,
+    SecrecyError,
+    TooFewContributorsError,
+)
 from workers.secure_sum.messages import Statement, open_message, opposite
 from workers.secure_sum.vector import without_sign
 
@@ -417,3 +422,32 @@ def test_a_record_that_sent_an_input_is_not_begun_anew(end: bool | None) -> None
     with pytest.raises(RefusedError, match="there is a record"):
         record.adopt("demo", ["r"])
     assert record.held("demo") == set()
+
+
+@pytest.mark.parametrize(
+    ("taken", "name", "value"),
+    [
+        (0, "plan", None),
+        (0, "state", 7),
+        (0, "member", "yes"),
+        (0, "counted", None),
+        (1, "advertised", None),
+        (1, "advertised", ["{}", 7]),
+        (1, "advertised", ["\ud800"]),
+        (2, "sealed", []),
+        (2, "sealed", {"a": None}),
+        (2, "held", "r1"),
+        (2, "release", None),
+        (3, "statements", {}),
+        (4, "confirmed", [None]),
+    ],
+)
+def test_a_view_of_another_shape_is_refused(
+    fresh: Masked, taken: int, name: str, value: Any
+) -> None:
+    _, joining = started(fresh, *FOUR)
+    if taken:
+        fresh.take(joining, taken)
+    deceive(joining[0], lambda work: work.update({name: value}))
+    with pytest.raises(MalformedMessageError, match=f"no '{name}' of the documented shape"):
+        joining[0].step()
