@@ -181,6 +181,8 @@ def _check_answers(found: FittedRecipe) -> None:
             found.predict(row)
             if found.recipe.classifies and hasattr(found.estimator, "predict_proba"):
                 found.probabilities(row)
+    except MemoryError:  # for one row
+        raise ArtifactError(CANNOT_PREDICT) from None
     except ValueError as error:
         # Some are refused rightly: Box-Cox takes no zeros. Of attributes that are missing or
         # have other axes, scikit-learn's and numpy's errors are of two kinds.
@@ -382,15 +384,18 @@ def _read_object(content: Any, arrays: Mapping[str, NDArray[Any]]) -> Any:
 
 
 def _check_trees(found: Any) -> None:
-    """Check that trees have as many columns as their estimator checks rows for.
+    """Check that trees have as many columns as their estimator checks rows for, and one output.
 
-    An ensemble checks the columns of rows; its trees do not.
+    An ensemble checks the columns of rows; its trees do not. Each row is predicted as often as
+    there are outputs.
     """
     state = vars(found)
     parts = np.ravel(np.array(state.get("estimators_", ()), dtype=object))
     columns = [one.n_features_in_ for one in parts]
     if "tree_" in state:
         columns.append(state["tree_"].n_features)
+    if columns and state.get("n_outputs_", 1) != 1:
+        raise ArtifactError("a tree has several outputs, which recipes do not have")
     if any(one != found.n_features_in_ for one in columns):
         raise ArtifactError("a tree asks for a column that there is not: fetch the file again")
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from sklearn.naive_bayes import GaussianNB
 
 from lethe.catalogue import CLASSIFIERS, REGRESSORS, TRANSFORMERS
 from workers.arrays import decode_tensors, encode_tensors
@@ -302,15 +303,33 @@ def test_a_model_of_numbers_has_no_classes() -> None:
         ("sklearn.naive_bayes.GaussianNB", {"var_": {"list": []}}),
         ("sklearn.naive_bayes.GaussianNB", {"theta_": {"tuple": [1, 2]}}),
         ("sklearn.ensemble.RandomForestClassifier", {"estimators_": {"list": []}}),
+        ("sklearn.ensemble.RandomForestRegressor", {"n_outputs_": 2}),
+        # Each row was predicted 2^31 times, in 16 GiB.
+        ("sklearn.tree.DecisionTreeClassifier", {"n_outputs_": 2**31}),
     ],
 )
 def test_an_estimator_that_cannot_predict_is_not_read(name: str, own: Any) -> None:
     """It was read, and predicting ended with whatever its library raised."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        data = fit(Recipe((small(name),), 0, None), FitRows(FEATURES, THREE), 1)
+        labels = NUMBERS if "Regressor" in name else THREE
+        data = fit(Recipe((small(name),), 0, None), FitRows(FEATURES, labels), 1)
     with pytest.raises(ArtifactError):
         decode(told(data, own=own))
+
+
+def test_an_estimator_that_has_no_memory_for_one_row_is_not_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    name = "sklearn.naive_bayes.GaussianNB"
+    data = fit(Recipe((small(name),), 0, None), FitRows(FEATURES, THREE), 1)
+
+    def predict(*_: Any) -> Any:
+        raise MemoryError
+
+    monkeypatch.setattr(GaussianNB, "predict", predict)
+    with pytest.raises(ArtifactError, match="do not fit each other"):
+        decode(data)
 
 
 def test_a_model_that_takes_no_zeros_is_read() -> None:
