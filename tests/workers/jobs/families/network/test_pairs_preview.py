@@ -10,8 +10,9 @@ import pytest
 
 from app.ledger.journal import record_model_event
 from app.ledger.sequencer import Ledger
+from app.ledger.storage import LogDamagedError
 from app.reconcile.judgement import JUDGING
-from app.service import pairs
+from app.service import acceptance, pairs
 from app.service.scope import FETCH
 from app.settings import Settings
 from lethe.held_out import is_held_out
@@ -175,6 +176,23 @@ def test_an_executed_request_is_not_told_what_nobody_can_change(
         told.append(len(sent.json()["warnings"]))
         installation.drain()
     assert told == [1, 0]
+
+
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+def test_what_cannot_be_counted_takes_nobodys_receipt(
+    made: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: Any) -> Any:
+        raise LogDamagedError("an entry is missing")
+
+    monkeypatch.setattr(acceptance, "count_pairs", refuse)
+    wanted = {"model": small_network.MODEL, "scope": networks.whole("small")}
+    for _ in range(2):
+        headers = {"Idempotency-Key": "once"}
+        body = json.dumps(wanted).encode()
+        sent = made.caller.signed("POST", "/v1/requests", body, headers=headers)
+        assert sent.status_code == 202, sent.text
+        assert sent.json()["receipt"]["checkpoint"]
 
 
 @pytest.mark.parametrize("judged", [0, 1, 9])
