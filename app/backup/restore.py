@@ -51,6 +51,7 @@ from migrations.runner import upgrade
 from models.database.session import reading
 from models.database.types import seal_columns
 
+MOST_LINE = 1 << 28  # bytes: a row has a few megabytes at most
 HALF = b"remove this directory, and run `lethe restore` with --keys\n"  # not all keys are here
 
 
@@ -190,7 +191,12 @@ def _load(connection: Connection, directory: Path, digest: str) -> int:
     hashed = sha256()
 
     def lines(file: BufferedReader) -> Iterator[bytes]:
-        for line in file:
+        while line := file.readline(MOST_LINE + 1):
+            if len(line) > MOST_LINE:  # not read into memory whatever its length
+                raise BackupError(
+                    f"{DATABASE} has a line of more than {MOST_LINE} bytes, as no backup of "
+                    "Lethe has: use another backup"
+                )
             hashed.update(line)
             yield line
 

@@ -66,3 +66,16 @@ def test_decisions_are_numbered_without_gaps_and_say_what_was_rejected() -> None
         for heading in ("## Context", "## Decision", "## Rejected", "## Consequences"):
             assert heading in text, f"{page.name} lacks {heading}"
         assert len(text.split()) <= 500, f"{page.name} is longer than a page"
+
+
+def test_a_decision_names_those_that_changed_it() -> None:
+    """Whoever reads a decision sees in its status that a part of it holds no more."""
+    statuses = {}
+    for page in (REPOSITORY / "docs" / "adr").glob("*.md"):
+        status = page.read_text().partition("Status:")[2].partition("## ")[0]
+        statuses[page.name[:4]] = re.sub(r"\(.*?\)", "", " ".join(status.split()))
+    for number, status in statuses.items():
+        for clause in re.split(r"[;.] ?", status):
+            if re.search("amend|supersede|replace", clause, re.IGNORECASE):
+                for other in re.findall(r"\d{4}", clause):
+                    assert number in statuses[other], f"{other} does not name {number}"

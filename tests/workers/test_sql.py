@@ -51,7 +51,7 @@ def test_the_rows_of_a_query_are_a_table(database: str) -> None:
         ("SELECT id FROM t WHERE 0", "the query selects no rows"),
         ("SELECT id, id FROM t", "id: two columns"),
         ("DELETE FROM t", "the query selects nothing"),
-        ("SELECT x'00' AS b", "b: nested or binary"),
+        ("SELECT x'00' AS b", "b: nested, binary"),
     ],
 )
 def test_other_queries_are_refused(query: str, message: str, database: str) -> None:

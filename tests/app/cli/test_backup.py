@@ -455,6 +455,13 @@ def test_a_part_of_the_keys_is_not_restored_with(
     assert run(restore, *arguments).exit_code == 0
 
 
+def test_a_line_without_end_is_not_read_into_memory(disaster: Disaster) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("app.backup.restore.MOST_LINE", 300)
+        assert "a line of more than 300 bytes" in detail(run(restore, str(disaster.backup)))
+    assert run(restore, str(disaster.backup)).exit_code == 0
+
+
 def test_nothing_is_overwritten_and_nothing_damaged_is_restored(disaster: Disaster) -> None:
     assert "keys are never overwritten" in detail(
         run(restore, str(disaster.backup), "--keys", str(disaster.keys))

@@ -55,7 +55,7 @@ class Wanted(click.ParamType[tuple[str, int | Literal["current"]]]):
     default=NATIVE,
     show_default=True,
     help="native: the certified file; safetensors: the same, where it has this format. The "
-    "others are converted from it locally.",
+    "others are converted from it locally, in a process with limits.",
 )
 @click.option(
     "--out",
@@ -72,6 +72,7 @@ def download(
     """
     from lethe.files import write_durably
     from workers.cli.errors import UnusableError, shown
+    from workers.cli.models.conversion import convert
     from workers.families.base import configured
 
     ref, named = model
@@ -88,7 +89,7 @@ def download(
             if form not in family.formats:
                 known = ", ".join((NATIVE, *family.formats))
                 raise UnusableError(f"{ref} has no format {form}: choose one of {known}")
-            data = family.export(file, form, registered["classes"], registered["config"])
+        data = convert(file, form, registered["classes"], registered["config"])
     suffix = native_suffix(registered["config"], file) if native else FORMATS[form]
     out = out or Path(f"{ref}-{number}.{suffix}")
     write_durably(out, data, mode=0o644)

@@ -34,6 +34,9 @@ def kind_of(kind: pa.DataType) -> Kind:
     if pa.types.is_integer(kind):
         return "integer"
     if pa.types.is_decimal(kind):
+        # Arrow, and files of strangers, have other scales too, whose values it cannot write.
+        if abs(kind.scale) > (76 if pa.types.is_decimal256(kind) else 38):
+            return "other"
         return "integer" if kind.scale <= 0 else "real"
     if pa.types.is_floating(kind) or pa.types.is_null(kind):
         return "real"

@@ -139,7 +139,7 @@ def kind_words(kind: Kind) -> str:
         "boolean": "booleans",
         "text": "text",
         "time": "a date or time",
-        "other": "nested or binary",
+        "other": "nested, binary, or decimals that Arrow cannot write",
     }[kind]
 
 

@@ -1,7 +1,9 @@
 """`lethe model download` writes what the log names, its signature, or other formats."""
 
 import json
+import os
 from collections.abc import Iterator
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +25,9 @@ from tests.installation import Installation, install
 from tests.small import MODEL, rows
 from workers.artifacts import decode_head
 from workers.cli.models import command as model
+from workers.cli.models import conversion
 from workers.cli.models.download import is_tensors, native_suffix
+from workers.families.ridge.family import FAMILY as RIDGE
 
 
 @pytest.fixture
@@ -116,6 +120,48 @@ def test_an_onnx_file_predicts_as_the_head_does(here: Installation) -> None:
     best = (features.astype(np.float64) @ weights.astype(np.float64)).argmax(axis=1)
     label, _ = onnxruntime.InferenceSession(out).run(None, {"features": features})
     assert label.tolist() == [str(number) for number in best]
+
+
+def test_a_file_is_converted_in_a_process_with_limits(
+    here: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A library crashes, loops and takes gigabytes on a malformed file of a service."""
+
+    def convert_here(*_: Any) -> bytes:
+        raise AssertionError("converted without limits")
+
+    monkeypatch.setattr(type(RIDGE), "export", convert_here)
+    assert download(MODEL, "--format", "onnx").exit_code == 0
+    monkeypatch.setattr(Client, "artifact", lambda *_: b"no head")
+    monkeypatch.setattr(
+        Client, "version", lambda *_: {"number": 1, "head": sha256(b"no head").hexdigest()}
+    )
+    refused = download(MODEL, "--format", "onnx", "--out", "refused.onnx").exception
+    assert "not a canonical head file" in str(refused)
+    assert not Path("refused.onnx").exists()
+
+
+@pytest.mark.parametrize(
+    "planted",
+    [
+        "import os; os.abort()",
+        "data = bytearray(1 << 34)",
+        "while True: pass",
+    ],
+)
+def test_a_conversion_that_crashes_or_exceeds_a_limit_is_named(
+    planted: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    child = (
+        f"from workers.cli.models import conversion\nconversion.SECONDS = 1\n"
+        f"def fails(*_, **__):\n    {planted}\n"
+        f"conversion._converted = fails\nconversion.main()\n"
+    )
+    (tmp_path / "planted.py").write_text(child)
+    monkeypatch.setattr(conversion, "__name__", "planted")
+    monkeypatch.setattr(conversion, "ROOT", f"{conversion.ROOT}{os.pathsep}{tmp_path}")
+    with pytest.raises(LetheError, match="the process failed, or needed more than"):
+        conversion.convert(b"file", "onnx", ["a"], {})
 
 
 def test_a_withdrawn_version_is_gone(here: Installation) -> None:

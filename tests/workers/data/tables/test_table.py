@@ -63,6 +63,11 @@ def test_the_spelling_of_all_values_says_what_a_csv_holds(
         (pa.float16(), "real"),
         (pa.decimal128(9, 2), "real"),
         (pa.decimal128(30, 0), "integer"),
+        (pa.decimal128(5, -38), "integer"),
+        (pa.decimal128(5, -39), "other"),
+        (pa.decimal128(5, 39), "other"),
+        (pa.decimal256(5, 76), "real"),
+        (pa.decimal256(5, 77), "other"),
         (pa.null(), "real"),
         (pa.bool_(), "boolean"),
         (pa.large_string(), "text"),
@@ -102,7 +107,7 @@ def test_ids_keep_their_spelling() -> None:
         (["a", "x\0"], "c: a value holds a tab"),
         (["a", "x "], "c: a value is no id"),
         (["a", "Jose\u0301"], "c: a value is no id: .* Unicode form NFC"),
-        ([["a"]], "c: nested or binary"),
+        ([["a"]], "c: nested, binary"),
     ],
 )
 def test_other_columns_are_no_ids(values: Any, message: str) -> None:
@@ -176,7 +181,7 @@ def test_a_matrix_is_as_wide_as_its_widest_column() -> None:
     [
         (["a", "b"], r"c: text \(string\), not a number: .*leave it out of --features"),
         ([datetime.datetime(2024, 1, 1)], "c: a date or time .*days since a date"),
-        ([[1.0, 2.0]], "c: nested or binary .*a column of its own"),
+        ([[1.0, 2.0]], "c: nested, binary.*a column of its own"),
         ([2**53 + 1], "c: holds an integer above 2"),
         ([-(2**53) - 1], "c: holds an integer above 2"),
         ([Decimal(2**60)], "c: holds an integer above 2"),
@@ -240,6 +245,18 @@ def test_an_unknown_column_is_named_with_the_closest() -> None:
         DatasetError, match="zip: no such column; the table has churned, region"
     ):
         table.column("zip")
+
+
+@pytest.mark.parametrize("scale", [-4000, -39, 39])
+def test_decimals_that_arrow_cannot_write_are_refused(scale: int) -> None:
+    """Arrow's files may have any scale; its own conversion of such values fails."""
+    values = pa.Array.from_buffers(
+        pa.decimal128(5, scale), 2, [None, pa.py_buffer(np.array([5, 0, 7, 0]).tobytes())]
+    )
+    table = DataTable(pa.table({"c": values}))
+    for read in (lambda: table.matrix(["c"]), lambda: table.ids("c"), lambda: table.flags("c")):
+        with pytest.raises(DatasetError, match="c: "):
+            read()
 
 
 def test_names_of_columns_are_distinct() -> None:
