@@ -32,7 +32,6 @@ from app.vault.master import RootSecret
 from lethe import canonical
 from lethe.canonical import format_base64, parse_base64
 from lethe.errors import LetheError
-from lethe.files import write_durably
 from models import Artifact, Subject
 from models.database.session import chunks
 
@@ -118,14 +117,6 @@ class ErasureJournal:
     def __init__(self, path: Path, root_secret: RootSecret) -> None:
         self.path = path
         self._key = root_secret.derive("erasure journal")
-
-    @staticmethod
-    def create(path: Path) -> None:
-        """Create an empty journal; an existing one is kept."""
-        try:
-            write_durably(path, b"", replace=False)
-        except FileExistsError:
-            return
 
     def key_tag(self, wrapped: bytes) -> bytes:
         """Return the tag of a wrapped data key; wrapped keys have nonces, so tags differ."""
