@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from workers.secure_sum.local import LocalRows
 
 DATA = click.Path(exists=True, path_type=Path)
-FORMATS = "a .parquet, .csv, .tsv, .feather or .arrow file, a folder of them, or an .npz"
 NAMES = (
     "label", "record_id", "client", "subject", "person", "features", "holdout", "sample_weight",
     "sql", "query",
