@@ -130,9 +130,7 @@ class ErasureJournal:
         try:
             data = self.path.read_bytes()
         except FileNotFoundError:
-            raise JournalError(
-                f"{self.path} is missing: restore the keys directory from its newest backup"
-            ) from None
+            raise self._missing() from None
         return self._parse(data)
 
     def append(self, lines: Iterable[Line]) -> None:
@@ -143,9 +141,7 @@ class ErasureJournal:
         try:
             descriptor = os.open(self.path, os.O_RDWR | os.O_CLOEXEC)
         except FileNotFoundError:
-            raise JournalError(
-                f"{self.path} is missing: restore the keys directory from its newest backup"
-            ) from None
+            raise self._missing() from None
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX)  # released on close
             size = os.fstat(descriptor).st_size
@@ -257,6 +253,11 @@ class ErasureJournal:
             tag = noted.subjects[subject_id]
             if wrapped is None or self.key_tag(wrapped) != tag:
                 yield tag
+
+    def _missing(self) -> JournalError:
+        return JournalError(
+            f"{self.path} is missing: restore the keys directory from its newest backup"
+        )
 
     def _parse(self, data: bytes) -> Erased:
         found, before = Erased(), FIRST
