@@ -43,8 +43,6 @@ RETENTION_STEPS = ("retention.destroyed", "retention.unlinked")
 
 FOLLOW_STEPS = ("follow.copied", "follow.written", "follow.committed")
 
-ACTIONS = ("kill", "raise", "freeze")
-
 Handler = Callable[[str], None]
 _handler: Handler | None = None
 

@@ -9,7 +9,7 @@ machine slows all; ratios are of medians. The full size is n 50,000, d 768, c 10
 """
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 from statistics import median
@@ -17,14 +17,14 @@ from statistics import median
 import click
 
 from benchmarks.common import Line, Problem, ProblemSize, make_problem, seconds, tell
-from benchmarks.ridge_head import FULL, QUICK
+from benchmarks.ridge_head import FULL, QUICK, check_statistics
 from workers.arrays import Matrix, Rows
 from workers.judge.base import Judgement
 from workers.judge.ridge.claim import ClaimedStatistics, RidgeClaim
-from workers.judge.ridge.freivalds import check_claimed
+from workers.judge.ridge.freivalds import Testing
 from workers.judge.ridge.head import check_bound
 from workers.judge.ridge.posterior import check_posterior
-from workers.judge.ridge.statistics import check_statistics
+from workers.judge.ridge.statistics import Recomputed
 from workers.methods.ridge.ridge_system import solve_float
 from workers.methods.ridge.statistics.gram import (
     RidgeStatistics,
@@ -32,6 +32,16 @@ from workers.methods.ridge.statistics.gram import (
     statistics_digest,
     subtract,
 )
+
+
+def check_claimed(
+    claim: RidgeClaim, rows: Iterable[Rows]
+) -> tuple[Judgement, Recomputed | None]:
+    """Judge the claimed statistics against rows that are all given."""
+    with Testing(claim) as test:
+        for block in rows:
+            test.take(block)
+        return test.judge()
 
 
 def measure(problem: Problem, size: ProblemSize) -> tuple[list[Line], dict[str, float]]:

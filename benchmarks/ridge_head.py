@@ -8,7 +8,7 @@ n 50,000, d 768, c 100 and needs about 1 GB.
 """
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from hashlib import sha256
 from pathlib import Path
 from statistics import median
@@ -19,9 +19,10 @@ import numpy as np
 from benchmarks.common import Line, Problem, ProblemSize, make_problem, peak, seconds, tell
 from workers.arrays import Rows
 from workers.artifacts import encode_head
+from workers.judge.base import Judgement
 from workers.judge.ridge.claim import RidgeClaim
 from workers.judge.ridge.head import check_rounded
-from workers.judge.ridge.statistics import check_statistics
+from workers.judge.ridge.statistics import Recomputed, Recomputing
 from workers.methods.ridge.canonical_head import canonical_head
 from workers.methods.ridge.ridge_exact import METHOD
 from workers.methods.ridge.ridge_system import solve_float
@@ -34,6 +35,16 @@ from workers.methods.ridge.statistics.gram import (
 
 SHORT_CALLS = 5
 FULL, QUICK = ProblemSize(50_000, 768, 100, 7), ProblemSize(5_000, 256, 20, 5)
+
+
+def check_statistics(
+    claim: RidgeClaim, rows: Iterable[Rows]
+) -> tuple[Judgement, Recomputed | None]:
+    """Judge the statistics of rows that are all given."""
+    test = Recomputing(claim)
+    for block in rows:
+        test.take(block)
+    return test.judge()
 
 
 def measure(problem: Problem, size: ProblemSize) -> tuple[list[Line], dict[str, float]]:

@@ -52,7 +52,7 @@ PIECE = 1 << 16  # bytes: 16 pages of SQLite. Smaller ones are more files to syn
 # form a cycle would otherwise never end.
 EXPANSION = 32
 LOCK, READERS = "follower.lock", "readers.lock"
-_NAME = re.compile(r"[0-9a-f]{64}")
+PIECE_NAME = re.compile(r"[0-9a-f]{64}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +98,7 @@ def read_followed(directory: Path | Folder) -> Followed | None:
             found.get("archived") is True,
         )
         datetime.fromisoformat(state.at).astimezone()
-        pieces = all(_NAME.fullmatch(one) for one in state.pieces)
+        pieces = all(PIECE_NAME.fullmatch(one) for one in state.pieces)
         if not pieces or not all(is_artifact(one) for one in state.files):
             raise ValueError
     except FileNotFoundError:

@@ -25,6 +25,7 @@ from app.backup.folder import Folder
 from app.backup.keys import KeysCopy, Signature
 from app.backup.pieces import (
     LOCK,
+    PIECE_NAME,
     PIECES,
     READERS,
     Followed,
@@ -46,7 +47,6 @@ from migrations import HEAD
 from models.database.types import utcnow
 
 # The form of names that a follower writes: files with other names are never removed.
-_PIECE = re.compile(r"[0-9a-f]{64}")
 _ARTIFACT = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 Seen = tuple[int, frozenset[str], Signature]
@@ -222,7 +222,7 @@ class BaseFollower:
             if not free:
                 return
             kept = {Path(name).name for name in self._files}
-            _remove_others(pieces, _PIECE, self._pieces)
+            _remove_others(pieces, PIECE_NAME, self._pieces)
             _remove_others(artifacts, _ARTIFACT, kept)
             _remove_others(self.folder, None, set())
         self._spare = False

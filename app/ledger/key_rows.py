@@ -25,7 +25,6 @@ from sqlmodel import Session
 from app.ledger.entry_macs import EntryKey, KeyMissingError
 from lethe import canonical
 from lethe.errors import LetheError
-from lethe.files import write_durably
 from models import BearerToken, RequesterKey, Webhook
 from models.database.types import UnsealedError
 
@@ -42,14 +41,6 @@ class KeyRows:
         self._key = key.derive("lethe key rows 1")
         self._path = path
         self._read: tuple[tuple[int, int, int], frozenset[str], dict[str, str]] | None = None
-
-    @staticmethod
-    def create(path: Path) -> None:
-        """Create an empty list of revocations; an existing one is kept."""
-        try:
-            write_durably(path, b"", replace=False)
-        except FileExistsError:
-            return
 
     def seal(self, row: Row) -> None:
         """Set a row's MAC over all its other columns. Call it after each change."""

@@ -216,7 +216,7 @@ class Ledger:
 
     def require_named(self) -> None:
         """Check that the log names the signing keys. Raises KeyMissingError if not."""
-        with self._reading() as session:
+        with Session(reading(self.engine)) as session:
             require_named(session, self.signing(LOG))
 
     def beside(self, effect: Callable[[], T]) -> T:
@@ -301,7 +301,7 @@ class Ledger:
 
     def latest(self) -> LogCheckpoint:
         """Return the published checkpoint. Raises LogMissingError: no log was begun."""
-        with self._reading() as session:
+        with Session(reading(self.engine)) as session:
             latest = self._require_latest(session)
         self._proved = max(self._proved, latest.size)
         return latest
@@ -319,7 +319,7 @@ class Ledger:
         Raises ProofError: there is no such entry; UnpublishedError: no checkpoint covers it
         yet.
         """
-        with self._reading() as session:
+        with Session(reading(self.engine)) as session:
             return read_receipt(session, index)
 
     def sign_trust_root(self, digest: bytes) -> str:
@@ -335,7 +335,7 @@ class Ledger:
 
         Raises ProofError: there is no such entry, or no such tree yet.
         """
-        with self._reading() as session:
+        with Session(reading(self.engine)) as session:
             self._require_size(session, size)
             nodes = NodeTable(session, self.nodes)
             return nodes.compute(lambda read: inclusion_proof(index, size, read))
@@ -345,7 +345,7 @@ class Ledger:
 
         Raises ProofError: not 0 < old <= new, or there is no such tree yet.
         """
-        with self._reading() as session:
+        with Session(reading(self.engine)) as session:
             self._require_size(session, new)
             nodes = NodeTable(session, self.nodes)
             return nodes.compute(lambda read: consistency_proof(old, new, read))
@@ -550,8 +550,3 @@ class Ledger:
             LOCK_WAIT.observe(self._waited + perf_counter() - begun)
             self._waited = 0.0  # for the turn's second transaction
             yield session, state
-
-    @contextmanager
-    def _reading(self) -> Iterator[Session]:
-        with Session(reading(self.engine), expire_on_commit=False) as session:
-            yield session

@@ -58,7 +58,7 @@ from app.settings import Settings
 from app.vault import master
 from app.vault.errors import MasterKeyError
 from app.vault.journal import FILE as JOURNAL
-from app.vault.journal import ErasureJournal, JournalError
+from app.vault.journal import JournalError
 from app.vault.master import RootSecret
 from app.vault.root import FILE as ROOT
 from app.vault.root import create_root
@@ -250,10 +250,9 @@ def create_keys(
         write_durably(folder / LOG_VKEY, vkey.encode(), mode=0o644)
     pem = public_pem(issuer.public_key()).encode()
     write_durably(folder / ISSUER_PEM, pem, mode=0o644)
-    with suppress(FileExistsError):
-        write_durably(folder / ENTRIES_KEY, new_entry_key(), replace=False)
-    ErasureJournal.create(folder / JOURNAL)
-    KeyRows.create(folder / REVOKED)
+    for name, content in ((ENTRIES_KEY, new_entry_key()), (JOURNAL, b""), (REVOKED, b"")):
+        with suppress(FileExistsError):
+            write_durably(folder / name, content, replace=False)
 
 
 def create_ml_dsa(

@@ -13,25 +13,18 @@ from sqlmodel.sql.expression import SelectOfScalar
 
 from app.ledger.key_rows import believed
 from app.reconcile.holds import Held
+from app.reconcile.retention import has_evidence
 from app.reconcile.undecided import undecided
 from app.service.access.keys import DESTROYED
 from app.service.requests import CLOSED
-from models import (
-    Artifact,
-    Case,
-    ErasureRequest,
-    LegalHold,
-    RequesterKey,
-    RequestEvent,
-    Verification,
-)
+from models import Case, ErasureRequest, LegalHold, RequesterKey, RequestEvent
 
 Query = SelectOfScalar[Any]
 
 
 def evidence(before: datetime, held: Held) -> Query:
     """Select the requests whose evidence is due. held: excluded here and in all queries."""
-    return select(ErasureRequest).where(_ended(before), _has_evidence(), ~held.request())
+    return select(ErasureRequest).where(_ended(before), has_evidence(), ~held.request())
 
 
 def scope(before: datetime, held: Held, *, planned: bool = False) -> Query:
@@ -41,7 +34,7 @@ def scope(before: datetime, held: Held, *, planned: bool = False) -> Query:
     """
     kept = col(ErasureRequest.forgotten_at).is_(None)
     query = select(ErasureRequest).where(kept, _ended(before), ~held.request())
-    return query if planned else query.where(~_has_evidence())
+    return query if planned else query.where(~has_evidence())
 
 
 def contact(before: datetime, held: Held) -> Query:
@@ -130,18 +123,6 @@ def _last() -> ColumnElement[datetime]:
         .where(col(RequestEvent.request_id) == col(ErasureRequest.id))
         .scalar_subquery()
     )
-
-
-def _has_evidence() -> ColumnElement[bool]:
-    kept = (
-        select(Verification.request_id)
-        .join(Artifact, col(Artifact.id) == col(Verification.evidence_id))
-        .where(
-            col(Verification.request_id) == col(ErasureRequest.id),
-            col(Artifact.wrapped_key).is_not(None),
-        )
-    )
-    return kept.exists()
 
 
 _DUE: Mapping[str, Callable[[datetime, Held], Query]] = {

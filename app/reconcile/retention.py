@@ -4,13 +4,14 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from hashlib import sha256
 
+from sqlalchemy import ColumnElement
 from sqlmodel import Session, col, select
 
 from app.reconcile.findings import valid_leaves
 from app.settings import Settings
 from lethe import canonical
 from lethe.log.entries import RETENTION_EVENT, Leaf
-from models import LogEntry, RetentionRemoval
+from models import Artifact, ErasureRequest, LogEntry, RetentionRemoval, Verification
 
 
 def cut_offs(settings: Settings, now: datetime) -> dict[str, datetime]:
@@ -27,6 +28,19 @@ def cut_offs(settings: Settings, now: datetime) -> dict[str, datetime]:
         "hold": scope,
     }
     return {kind: now - timedelta(days=kept) for kind, kept in days.items()}
+
+
+def has_evidence() -> ColumnElement[bool]:
+    """Return whether a request's evidence is still kept; part of a query on requests."""
+    kept = (
+        select(Verification.request_id)
+        .join(Artifact, col(Artifact.id) == col(Verification.evidence_id))
+        .where(
+            col(Verification.request_id) == col(ErasureRequest.id),
+            col(Artifact.wrapped_key).is_not(None),
+        )
+    )
+    return kept.exists()
 
 
 def items_digest(rows: Iterable[RetentionRemoval]) -> str:

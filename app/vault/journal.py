@@ -32,7 +32,6 @@ from app.vault.master import RootSecret
 from lethe import canonical
 from lethe.canonical import format_base64, parse_base64
 from lethe.errors import LetheError
-from lethe.files import write_durably
 from models import Artifact, Subject
 from models.database.session import chunks
 
@@ -119,14 +118,6 @@ class ErasureJournal:
         self.path = path
         self._key = root_secret.derive("erasure journal")
 
-    @staticmethod
-    def create(path: Path) -> None:
-        """Create an empty journal; an existing one is kept."""
-        try:
-            write_durably(path, b"", replace=False)
-        except FileExistsError:
-            return
-
     def key_tag(self, wrapped: bytes) -> bytes:
         """Return the tag of a wrapped data key; wrapped keys have nonces, so tags differ."""
         return hmac.digest(self._key, bytes(wrapped), "sha256")
@@ -139,9 +130,7 @@ class ErasureJournal:
         try:
             data = self.path.read_bytes()
         except FileNotFoundError:
-            raise JournalError(
-                f"{self.path} is missing: restore the keys directory from its newest backup"
-            ) from None
+            raise self._missing() from None
         return self._parse(data)
 
     def append(self, lines: Iterable[Line]) -> None:
@@ -152,9 +141,7 @@ class ErasureJournal:
         try:
             descriptor = os.open(self.path, os.O_RDWR | os.O_CLOEXEC)
         except FileNotFoundError:
-            raise JournalError(
-                f"{self.path} is missing: restore the keys directory from its newest backup"
-            ) from None
+            raise self._missing() from None
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX)  # released on close
             size = os.fstat(descriptor).st_size
@@ -266,6 +253,11 @@ class ErasureJournal:
             tag = noted.subjects[subject_id]
             if wrapped is None or self.key_tag(wrapped) != tag:
                 yield tag
+
+    def _missing(self) -> JournalError:
+        return JournalError(
+            f"{self.path} is missing: restore the keys directory from its newest backup"
+        )
 
     def _parse(self, data: bytes) -> Erased:
         found, before = Erased(), FIRST

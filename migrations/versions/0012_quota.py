@@ -9,8 +9,6 @@ from alembic import op
 
 revision = "0012"
 down_revision = "0011"
-branch_labels = None
-depends_on = None
 
 INDEX, TABLE = "ix_erasure_requests_open", "erasure_requests"
 OPEN = "state NOT IN ('certified', 'failed', 'refused', 'withdrawn')"

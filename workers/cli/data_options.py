@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from workers.secure_sum.local import LocalRows
 
 DATA = click.Path(exists=True, path_type=Path)
-FORMATS = "a .parquet, .csv, .tsv, .feather or .arrow file, a folder of them, or an .npz"
 NAMES = (
     "label", "record_id", "client", "subject", "person", "features", "holdout", "sample_weight",
     "sql", "query",
@@ -94,12 +93,10 @@ def with_options(
     return decorate
 
 
-def table_options(
-    *, holdout: bool = True, sql: bool = True
-) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def table_options(*, sql: bool = True) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Return a decorator that adds the options of a table's columns."""
-    options = [_LABEL, _RECORD, _CLIENT, _SUBJECT, _PERSON, _FEATURES]
-    return with_options(options + [_HOLDOUT] * holdout + [_SQL, _QUERY] * sql)
+    options = [_LABEL, _RECORD, _CLIENT, _SUBJECT, _PERSON, _FEATURES, _HOLDOUT]
+    return with_options(options + [_SQL, _QUERY] * sql)
 
 
 def roles_of(options: Mapping[str, Any]) -> "Roles | None":

@@ -1,12 +1,11 @@
 """The options that say where a network's rows are and which client each belongs to."""
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from workers.cli.data_options import roles_of, table_options, with_options
+from workers.cli.data_options import DATA, roles_of, table_options, with_options
 
 if TYPE_CHECKING:
     from workers.data.opening import Progress
@@ -15,7 +14,6 @@ if TYPE_CHECKING:
 # As in workers.registration.network_source, which loads numerical libraries: too slow for
 # --help.
 FORMATS = ("npz", "masks", "table")
-PATH = click.Path(exists=True, path_type=Path)
 
 _CLIENTS = (
     click.option(
@@ -45,7 +43,7 @@ _CLIENTS = (
     ),
 )
 _DATA = (
-    click.argument("data", type=PATH),
+    click.argument("data", type=DATA),
     click.option(
         "--format",
         "form",

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from lethe.cli.options import FILE
+from lethe.cli.options import FILE, plain
 from lethe.cli.text.waiting import working
 from workers.judge.recheck.files import PINNED
 from workers.judge.recheck.lines import MEANING, Recheck
@@ -107,22 +107,17 @@ def _digest(policy: Path) -> str:
 
 
 def _print(name: str, found: Recheck) -> None:
-    click.echo(f"{found.result}  {_plain(name)}")
-    width = max(len(_plain(line.name)) for line in found.lines)
+    click.echo(f"{found.result}  {plain(name)}")
+    width = max(len(plain(line.name)) for line in found.lines)
     for line in found.lines:
         mark = {"same": "same", "DIFFERS": "DIFFERS", "not recomputed": "-"}[line.status]
-        head = f"  {mark:7}  {_plain(line.name):{width}}"
-        click.echo(f"{head}  {_plain(line.certified)}")
+        head = f"  {mark:7}  {plain(line.name):{width}}"
+        click.echo(f"{head}  {plain(line.certified)}")
         if line.status == "DIFFERS":
-            click.echo(f"{'':{width + 11}}  recomputed: {_plain(line.recomputed)}")
+            click.echo(f"{'':{width + 11}}  recomputed: {plain(line.recomputed)}")
         if line.status == "DIFFERS" and line.reason:
-            click.echo(f"{'':{width + 11}}  {_plain(line.reason)}")
+            click.echo(f"{'':{width + 11}}  {plain(line.reason)}")
         elif line.reason:
-            click.echo(f"{'':{width + 11}}  not recomputed: {_plain(line.reason)}")
+            click.echo(f"{'':{width + 11}}  not recomputed: {plain(line.reason)}")
     click.echo(f"\n{MEANING[found.result]}")
     click.echo("Signatures were not checked: run `lethe certificate verify`.")
-
-
-def _plain(text: str) -> str:
-    """Replace control characters: a file may try to repaint its own verdict on the terminal."""
-    return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)

@@ -11,7 +11,7 @@ from workers.data.images import LabelledImages
 from workers.data.partition import dirichlet
 
 
-def load_digits(clients: int = 100, alpha: float = 0.5, seed: int = 0) -> Federation:
+def load_digits(clients: int = 100, seed: int = 0) -> Federation:
     """Return the digits as a federation of `clients`, a tenth held out.
 
     Every client keeps at least one row to train on. The same arguments give the same
@@ -19,7 +19,7 @@ def load_digits(clients: int = 100, alpha: float = 0.5, seed: int = 0) -> Federa
     """
     data = bundled()
     labels = data.target.astype(np.int64)
-    owners = dirichlet(labels, clients, alpha, seed)
+    owners = dirichlet(labels, clients, 0.5, seed)
     names = np.array([f"client-{owner:03d}" for owner in owners])
     return Federation(
         features=data.data.astype(np.float32),

@@ -31,7 +31,7 @@ class LabelledImages:
     identities: Mapping[str, Column] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        _check_pixels("images", self.images, 4)
+        _check_pixels(self.images)
         _check_rows(
             self.images,
             labels=self.labels,
@@ -58,7 +58,7 @@ class SegmentedImages:
     classes: int
 
     def __post_init__(self) -> None:
-        _check_pixels("images", self.images, 4)
+        _check_pixels(self.images)
         _check_rows(self.images, clients=self.clients, names=self.names)
         if self.masks.shape != self.images.shape[:3] or self.masks.dtype != np.int64:
             raise DatasetError("masks: must have one class for each pixel of each image")
@@ -66,9 +66,9 @@ class SegmentedImages:
             raise DatasetError("masks: one lies outside the classes")
 
 
-def _check_pixels(name: str, images: Pixels, rank: int) -> None:
-    if images.ndim != rank or images.dtype != np.uint8 or 0 in images.shape:
-        raise DatasetError(f"{name}: must be (n, height, width, channels) bytes, not empty")
+def _check_pixels(images: Pixels) -> None:
+    if images.ndim != 4 or images.dtype != np.uint8 or 0 in images.shape:
+        raise DatasetError("images: must be (n, height, width, channels) bytes, not empty")
 
 
 def _check_rows(rows: np.ndarray, **columns: NDArray[np.generic] | None) -> None:

@@ -4,13 +4,13 @@ Measurements, not certificates: whether a model has forgotten is measured agains
 without the client, which is affordable here but not in production.
 """
 
-import sys
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import click
 
+from lethe.cli.text.waiting import Waiting
+from lethe.client.answers import Progress
 from workers.data.digits import load_digit_images
 from workers.data.image_npz import load_image_npz
 from workers.demo.forgetting import ALPHA, CLIENTS, Measured, federate, learn, measure, unlearn
@@ -23,7 +23,6 @@ from workers.training.networks.weights import count
 
 METHODS = ("natural", "puf-special", "puf-regular", "hf-kcu")
 RECOVERY = {"rounds": 2, "epochs": 1.0}
-BAR = 24
 
 
 def table(lines: Sequence[Measured], baseline: Work) -> str:
@@ -59,35 +58,31 @@ def table(lines: Sequence[Measured], baseline: Work) -> str:
 
 
 class Teller:
-    """Progress on stderr: one line that is rewritten, or in a file one line per phase."""
+    """Progress on stderr of one phase after another, and the seconds of each."""
 
     def __init__(self) -> None:
-        self._live = sys.stderr.isatty()
-        self._started = time.perf_counter()
         self._name = ""
+        self._waiting: Waiting | None = None
 
     def begin(self, name: str) -> Callable[[Tick], None]:
         """Begin a phase; return the callback for its rounds."""
         self.end()
-        self._name, self._started = name, time.perf_counter()
-        click.echo(f"{name} …", err=True, nl=not self._live)
-        return self._tell
+        self._name, self._waiting = name, (waiting := Waiting(name))
+
+        def tell(tick: Tick) -> None:
+            state = "running"
+            if waiting.live and tick.loss is not None:  # a file gets a line for each new state
+                state = f"loss {tick.loss:.3f}"
+            waiting.tell(state, Progress(tick.phase, tick.done, tick.total, "rounds"))
+
+        return tell
 
     def end(self) -> None:
         """End the phase, if there is one."""
-        if self._name:
-            seconds = time.perf_counter() - self._started
-            lead = "\r" if self._live else ""
-            click.echo(f"{lead}{self._name}: {seconds:.1f} s{' ' * 40}".rstrip(), err=True)
-        self._name = ""
-
-    def _tell(self, tick: Tick) -> None:
-        if self._live:
-            filled = round(BAR * tick.done / tick.total)
-            bar = "#" * filled + "-" * (BAR - filled)
-            loss = "" if tick.loss is None else f", loss {tick.loss:.3f}"
-            text = f"\r{self._name}: {tick.phase} [{bar}] {tick.done}/{tick.total}{loss}    "
-            click.echo(text, err=True, nl=False)
+        if self._waiting is not None:
+            self._waiting.clear()
+            click.echo(f"  {self._name}: {self._waiting.seconds:.1f} s", err=True)
+        self._waiting = None
 
 
 def run(data: Path | None, seed: int, rounds: int) -> None:

@@ -75,7 +75,6 @@ def federate(
     config: TrainingConfig,
     *,
     seed: int = 0,
-    alpha: float = ALPHA,
     rows: int | None = None,
 ) -> Federated:
     """Deal images over ten clients; the largest is erased. rows: the maximum, drawn by seed.
@@ -90,7 +89,7 @@ def federate(
     if rows is not None and rows < len(learned):
         rng = np.random.Generator(np.random.PCG64(seed))
         learned = np.sort(rng.choice(learned, rows, replace=False))
-    owners = dirichlet(images.labels[learned], CLIENTS, alpha, seed)
+    owners = dirichlet(images.labels[learned], CLIENTS, ALPHA, seed)
     names = np.array([f"client-{owner:02d}" for owner in owners])
     clients = split(data.only(torch.from_numpy(learned)), names)
     _, height, width, channels = images.images.shape

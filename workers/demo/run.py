@@ -218,10 +218,7 @@ def _serve(out: Path, running: Running, shown: Demonstrated) -> list[TableRow]:
         ]
         for start in range(0, len(wishes), size):
             asked = [
-                (
-                    operator if wish.person else requesters[(start + place) % len(requesters)],
-                    wish,
-                )
+                (requesters[(start + place) % len(requesters)], wish)
                 for place, wish in enumerate(wishes[start : start + size])
             ]
             for outcome in _erase(out, operator, asked, holders):

@@ -38,7 +38,7 @@ def run(services: Services) -> int:
     releases.escalate_silence(services)
     releases.wake(services)
     review.end_cooling_off(services)
-    reminders.remind(services, owe=partial(outbox.owe_overdue, services))
+    reminders.remind(services, partial(outbox.owe_overdue, services))
     for kind in family.every():
         kind.sweep(services)
     silo_table.sweep(services)

@@ -16,7 +16,6 @@ from workers.judge.base import Judgement, PurgeClaim, RetainedSetClaim
 from workers.judge.checks import (
     SHA256,
     CheckingVerifier,
-    check_digests,
     check_model_file,
     check_pairs,
     check_retention,
@@ -24,7 +23,7 @@ from workers.judge.checks import (
     judged,
 )
 
-DATA, START, RERUN = CHECKS["data"], CHECKS["start"], CHECKS["re-execution"]
+RERUN = CHECKS["re-execution"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,9 +97,9 @@ def checks_of(claim: RetrainedClaim) -> list[Judgement]:
     """Judge erasure by retraining from its re-execution."""
     return [
         check_model_file(claim.published_digest, claim.file_digest),
-        guarded(DATA, lambda: check_digests(DATA, claim.claimed_data, claim.data)),
+        *check_pairs({"data": (claim.claimed_data, claim.data)}),
         *check_retention(claim.retained_set, claim.purge),
-        guarded(START, lambda: check_digests(START, claim.claimed_start, claim.start)),
+        *check_pairs({"start": (claim.claimed_start, claim.start)}),
         guarded(RERUN, lambda: check_rerun(claim)),
         *check_pairs({"rows-before": claim.rows_before}),
     ]

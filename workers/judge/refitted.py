@@ -25,7 +25,6 @@ from workers.judge.bytes_probe import PROBE, ProbeClaim, check_probe
 from workers.judge.checks import (
     SHA256,
     CheckingVerifier,
-    check_digests,
     check_model_file,
     check_pairs,
     check_retention,
@@ -72,8 +71,7 @@ def check_untouched(claim: ShardsClaim) -> Judgement:
     return judged(UNTOUCHED, words, passed=True)
 
 
-DATA, AGAIN = CHECKS["data"], CHECKS["re-execution"]
-DIFFERENCE = CHECKS["rerun-difference"]
+AGAIN, DIFFERENCE = CHECKS["re-execution"], CHECKS["rerun-difference"]
 Tensors = Mapping[str, NDArray[Any]]
 
 
@@ -209,7 +207,7 @@ def _checks(claim: RefittedClaim, again: Judgement) -> list[Judgement]:
     shards, probe = claim.shards, claim.probe
     found = [
         check_model_file(claim.published_digest, claim.file_digest),
-        guarded(DATA, lambda: check_digests(DATA, claim.claimed_data, claim.data)),
+        *check_pairs({"data": (claim.claimed_data, claim.data)}),
         *check_retention(claim.retained_set, claim.purge),
         *check_pairs({"registration": claim.registration}),
         again,

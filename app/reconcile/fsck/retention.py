@@ -13,7 +13,14 @@ from sqlmodel import Session, col, func, select
 from app.reconcile.findings import FsckReport
 from app.reconcile.holds import RELEASED, Held
 from app.reconcile.logged_requests import ENDS
-from app.reconcile.retention import cut_offs, ended_refs, items_digest, listed, stored_entries
+from app.reconcile.retention import (
+    cut_offs,
+    ended_refs,
+    has_evidence,
+    items_digest,
+    listed,
+    stored_entries,
+)
 from app.reconcile.undecided import undecided
 from app.settings import Settings
 from lethe.log.entries import ERASURE_EVENT, HOLD_EVENT
@@ -183,15 +190,7 @@ def check_overdue(session: Session, report: FsckReport, settings: Settings, held
     day = ends["scope"].date().isoformat()
     late = [i for i, _, key in session.exec(closed.where(col(LogEntry.day) < day)) if key]
     day = ends["evidence"].date().isoformat()
-    proof = (
-        select(Verification.request_id)
-        .join(Artifact, col(Artifact.id) == col(Verification.evidence_id))
-        .where(
-            col(Verification.request_id) == col(ErasureRequest.id),
-            col(Artifact.wrapped_key).is_not(None),
-        )
-    )
-    query = closed.where(col(LogEntry.day) < day, proof.exists())
+    query = closed.where(col(LogEntry.day) < day, has_evidence())
     report.add_all(CHECK, OVERDUE, sorted({*late, *(i for i, _, _ in session.exec(query))}))
     for request in session.exec(undecided(ends["undecided"], held)):
         if request.event_key:

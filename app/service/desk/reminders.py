@@ -18,15 +18,10 @@ log = logging.getLogger(__name__)
 AT_ONCE = 100  # requests in one transaction
 
 
-def remind(
-    services: Services,
-    notify: Callable[[ErasureRequest, int], None] | None = None,
-    owe: Callable[[Session, ErasureRequest], None] | None = None,
-) -> int:
-    """Send reminders of open requests, once for each threshold in REMIND_DAYS; return how many.
+def remind(services: Services, owe: Callable[[Session, ErasureRequest], None]) -> int:
+    """Write reminders of open requests to the service's log, once for each of REMIND_DAYS.
 
-    notify: called with each request and the days left, after the commit; default: a line in the
-    service's log. owe: called with each overdue request, in the reminder's transaction.
+    owe: called with each overdue request, in the reminder's transaction. Returns how many.
     """
     with services.reading() as session:
         if not _due(session, clock(session)):
@@ -36,14 +31,14 @@ def remind(
         due = _due(tx.session, tx.now)
         for request, left in due:
             request.reminded = left
-            if owe is not None and left < 0:
+            if left < 0:
                 owe(tx.session, request)
         tx.session.flush()
         return due
 
     told = services.ledger.transact(effect, checkpoint=False)
     for request, left in told:
-        (notify or _write)(request, left)
+        _write(request, left)
     return len(told)
 
 

@@ -68,15 +68,17 @@ def test_the_table_counts_against_the_baseline() -> None:
 
 def test_the_teller_ends_each_phase(capsys: pytest.CaptureFixture[str]) -> None:
     teller = Teller()
-    teller.begin("one")(Tick("recovery", 1, 2, 0.5))
+    tell = teller.begin("one")
+    for done in (1, 2):
+        tell(Tick("recovery", done, 2, 0.5))
     teller.begin("two")
     teller.end()
     teller.end()
     said = capsys.readouterr()
     assert said.out == ""
-    assert [line.split(":")[0].rstrip(" …") for line in said.err.splitlines()] == [
-        "one", "one", "two", "two",
-    ]  # fmt: skip
+    lines = said.err.splitlines()
+    assert [line.split(":")[0].strip() for line in lines] == ["one", "one", "two"]
+    assert "recovery, 1 of 2 rounds" in lines[0]
 
 
 def test_the_command_from_end_to_end() -> None:

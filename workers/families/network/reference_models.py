@@ -21,7 +21,7 @@ from workers.families.network import progress
 from workers.families.network.config import NetworkConfig
 from workers.families.network.data import before as network_before
 from workers.families.network.data.rows import assemble, holdings, row_digests
-from workers.families.network.ladder import first_due, is_late
+from workers.families.network.ladder import LATE, first_due, is_late
 from workers.families.network.training import device_of
 from workers.judge.inference.intervals import Vector, spent
 from workers.judge.samples import samples
@@ -44,7 +44,6 @@ log = logging.getLogger(__name__)
 
 WITH_SILOS = "the rows lie with silos, and a judge trains on none of theirs"
 TOO_FEW = "the samples do not allow a test"
-LATE = "too near the deadline"
 
 
 class TooLateError(Exception):

@@ -54,7 +54,7 @@ def expected(reference: Matrix, included: FlagMatrix) -> Vector:
     return offline
 
 
-def dominance(ratios: Vector, population: Vector, gamma: float = GAMMA) -> Vector:
-    """Return for each ratio (n,) the share of the population's (k,) it is gamma times."""
-    order = np.sort(population) * gamma
+def dominance(ratios: Vector, population: Vector) -> Vector:
+    """Return for each ratio (n,) the share of the population's (k,) it is γ times."""
+    order = np.sort(population) * GAMMA
     return np.searchsorted(order, ratios, side="right") / len(population)

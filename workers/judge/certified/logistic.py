@@ -29,7 +29,6 @@ from workers.judge.certified.logistic_noise import (
 )
 from workers.judge.checks import (
     CheckingVerifier,
-    check_digests,
     check_model_file,
     check_pairs,
     check_retention,
@@ -37,7 +36,7 @@ from workers.judge.checks import (
     judged,
 )
 
-DATA, BOUND = CHECKS["data"], CHECKS["gradient-bound"]
+BOUND = CHECKS["gradient-bound"]
 LARGEST = 1 << 28  # weights, and 2^31 rows: the slack of the bound covers these sizes
 
 
@@ -174,7 +173,7 @@ def checks_of(claim: LogisticClaim) -> list[Judgement]:
     noise = claim.noise
     judgements = [
         check_model_file(claim.published_digest, claim.file_digest),
-        guarded(DATA, lambda: check_digests(DATA, claim.claimed_data, claim.data)),
+        *check_pairs({"data": (claim.claimed_data, claim.data)}),
         *check_retention(claim.retained_set, claim.purge),
         guarded(BOUND, lambda: check_bound(claim)),
     ]

@@ -21,7 +21,6 @@ from workers.judge.certified.logistic_noise import BUDGET, KEY_LABEL, NOISE
 from workers.judge.checks import (
     SHA256,
     CheckingVerifier,
-    check_digests,
     check_model_file,
     check_pairs,
     check_retention,
@@ -29,7 +28,7 @@ from workers.judge.checks import (
     judged,
 )
 
-DATA, RERUN = CHECKS["data"], CHECKS["re-execution"]
+RERUN = CHECKS["re-execution"]
 LARGEST = 10_000  # parameters
 
 
@@ -204,7 +203,7 @@ def checks_of(claim: NoisyClaim) -> list[Judgement]:
     }
     return [
         check_model_file(claim.published_digest, claim.file_digest),
-        guarded(DATA, lambda: check_digests(DATA, claim.claimed_data, claim.data)),
+        *check_pairs({"data": (claim.claimed_data, claim.data)}),
         *check_retention(claim.retained_set, claim.purge),
         guarded(RERUN, lambda: check_repeated(claim)),
         guarded(NOISE, lambda: check_key(claim)),

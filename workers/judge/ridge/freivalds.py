@@ -19,7 +19,7 @@ Numbers modulo p are split into three limbs of 21 bits, so float64 products of l
 import hashlib
 import os
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -239,19 +239,6 @@ class Testing:
             SPEC, self._digest, passed=True, interval=("0", chance), threshold=limit
         )
         return judgement, Recomputed(claimed.gram, claimed.moment, claimed.rows)
-
-
-def check_claimed(
-    claim: RidgeClaim, rows: Iterable[Rows]
-) -> tuple[Judgement, Recomputed | None]:
-    """Judge the claimed statistics against rows that are all given."""
-    try:
-        with Testing(claim) as test:
-            for block in rows:
-                test.take(block)
-            return test.judge()
-    except UnusableRowsError as reason:
-        return judged(SPEC, str(reason), passed=False), None
 
 
 def suffices(dimension: int, rounds: int = 1) -> bool:

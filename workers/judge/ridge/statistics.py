@@ -61,19 +61,6 @@ class Recomputing:
         return judged(SPEC, digest, passed=digest == claim.statistics_digest), found
 
 
-def check_statistics(
-    claim: RidgeClaim, rows: Iterable[Rows]
-) -> tuple[Judgement, Recomputed | None]:
-    """Judge the statistics of rows that are all given."""
-    try:
-        test = Recomputing(claim)
-        for block in rows:
-            test.take(block)
-        return test.judge()
-    except UnusableRowsError as reason:
-        return judged(SPEC, str(reason), passed=False), None
-
-
 def recompute(rows: Iterable[Rows], dimension: int, classes: int, bits: int) -> Recomputed:
     """Return the statistics of all rows. Raises UnusableRowsError."""
     summing = Summing(dimension, classes, bits)

@@ -35,7 +35,7 @@ from workers.methods.ridge.base import (
     bind,
     check_shape,
 )
-from workers.methods.ridge.sketch_batch import Delta, delta_of, deltas_of, sum_above, without
+from workers.methods.ridge.sketch_batch import Delta, delta_of, deltas_of, without
 from workers.methods.ridge.sketch_bounds import (
     least_eigenvalue,
     moment_norm,
@@ -46,7 +46,7 @@ from workers.methods.ridge.sketch_bounds import (
 from workers.methods.ridge.sketches.kinds import known, sketch
 from workers.methods.ridge.sketches.sketch import Sketch, expand
 from workers.methods.ridge.statistics.gram import RidgeStatistics, merge
-from workers.methods.ridge.statistics.message import Batch
+from workers.methods.ridge.statistics.message import Batch, sum_above
 from workers.methods.ridge.tracked_inverse import (
     BrokenUpdateError,
     penalty_exponent,

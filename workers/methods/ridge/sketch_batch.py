@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from math import inf, ldexp, nextafter
+from math import ldexp
 
 from workers.arrays import Codes, Rows
 from workers.errors import InfeasibleRemovalError, RefusedError
@@ -19,6 +19,7 @@ from workers.methods.ridge.statistics.message import (
     check_plausible,
     find_fault,
     subtract_statistics,
+    sum_above,
 )
 
 
@@ -90,8 +91,3 @@ def without(
 def in_features(residual: float, config: RidgeConfig) -> float:
     """Return a bound in feature units for one in codes squared: ‖DED‖ <= max 4^e·‖E‖."""
     return ldexp(residual, 2 * max(config.exponents))
-
-
-def sum_above(one: float, two: float) -> float:
-    """Return one + two (>= 0), rounded up unless a side is 0."""
-    return nextafter(one + two, inf) if one and two else one + two

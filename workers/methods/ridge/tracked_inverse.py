@@ -22,6 +22,7 @@ from workers.errors import ModelError, RefusedError
 from workers.methods.ridge.base import RidgeConfig
 from workers.methods.ridge.ridge_system import RidgeSystem
 from workers.methods.ridge.statistics.factor import check_form
+from workers.methods.ridge.statistics.gram import mirror
 from workers.methods.ridge.statistics.message import Batch, Message
 
 # The part of P that is left in some direction, where half of float64's digits cancel: the
@@ -114,15 +115,6 @@ def product(left: Matrix, right: Matrix) -> Matrix:
     rows, columns = np.ascontiguousarray(left), np.ascontiguousarray(right)
     transposed: Matrix = dgemm(1.0, columns.T, rows.T)
     return transposed.T
-
-
-def mirror(upper: Matrix) -> None:
-    """Copy the upper triangle onto the lower, in place, a panel at a time."""
-    d, panel = len(upper), 64
-    for i in range(0, d, panel):
-        upper[i + panel :, i : i + panel] = upper[i : i + panel, i + panel :].T
-        corner = upper[i : i + panel, i : i + panel]
-        corner[:] = np.triu(corner) + np.triu(corner, 1).T
 
 
 # A batch as the input of a rank update: Uᵀ with UUᵀ = ΔG.

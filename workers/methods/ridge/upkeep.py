@@ -99,9 +99,6 @@ TOLERANCE = 2.0**-25
 # The bound grows with the square root of the updates: 4e-15, 9e-15, 5e-14 relatively after
 # 0, 3, 100 deletions at n = 50,000, d = 768, λ = 1. A thousand cost it a digit and a half.
 RESET_EVERY = 1000
-RESETS = frozenset(
-    {"none", "initial", "infeasible", "ill-conditioned", "tolerance", "scheduled", "batch"}
-)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

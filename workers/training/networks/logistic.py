@@ -27,4 +27,3 @@ ARCHITECTURE = Architecture(
     uniform,
     lambda shape: (shape["features"],),
 )
-build = ARCHITECTURE.build

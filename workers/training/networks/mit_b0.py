@@ -155,4 +155,3 @@ ARCHITECTURE = Architecture(
     image,
     lambda shape: "segmentation" if shape["segment"] else "classification",
 )
-build = ARCHITECTURE.build

@@ -28,4 +28,3 @@ ARCHITECTURE = Architecture(
     uniform,
     lambda shape: (shape["features"],),
 )
-build = ARCHITECTURE.build

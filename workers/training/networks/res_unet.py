@@ -75,4 +75,3 @@ ARCHITECTURE = Architecture(
     image,
     lambda _: "segmentation",
 )
-build = ARCHITECTURE.build

@@ -79,4 +79,3 @@ ARCHITECTURE = Architecture(
     he,
     image,
 )
-build = ARCHITECTURE.build

@@ -55,4 +55,3 @@ ARCHITECTURE = Architecture(
     uniform,
     image,
 )
-build = ARCHITECTURE.build

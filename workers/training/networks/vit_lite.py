@@ -106,4 +106,3 @@ ARCHITECTURE = Architecture(
     transformer,
     image,
 )
-build = ARCHITECTURE.build

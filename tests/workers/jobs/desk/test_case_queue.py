@@ -346,19 +346,26 @@ def stored_as_answered(queue: Installation) -> dict[str, bool]:
 def test_officers_are_reminded_once_of_each_threshold(
     queue: Installation, caplog: pytest.LogCaptureFixture
 ) -> None:
-    assert reminders.remind(queue.services) == 0
+    owed: list[str] = []
+
+    def remind() -> int:
+        return reminders.remind(queue.services, lambda _, row: owed.append(row.ref))
+
+    assert remind() == 0
     ref = found(queue)[0]["ref"]
-    heard = []
     for left in (timedelta(days=9), timedelta(days=2), timedelta(hours=-1)):
         move(queue, ref, due_at=utcnow() + left)
-        for _ in range(2):
-            reminders.remind(queue.services, lambda row, days: heard.append((row.ref, days)))
-    assert heard == [(ref, 8), (ref, 1), (ref, -1)]
+        assert [remind(), remind()] == [1, 0]
+    said = [message.partition(",")[0] for message in caplog.messages]
+    assert said == [
+        f"request {ref} {when}"
+        for when in ("is due within 9 days", "is due within 2 days", "is overdue")
+    ]
+    assert owed == [ref]
     move(queue, ref, reminded=None)
-    assert reminders.remind(queue.services) == 1
-    assert f"request {ref} is overdue" in caplog.text
+    assert remind() == 1
     move(queue, ref, reminded=None, state="paused", paused_at=utcnow())
-    assert reminders.remind(queue.services) == 0
+    assert remind() == 0
 
 
 @pytest.fixture

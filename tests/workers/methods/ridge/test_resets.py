@@ -18,10 +18,11 @@ from workers.methods.ridge.base import Method, Outcome, RidgeConfig, RidgeState
 from workers.methods.ridge.ridge_exact import METHOD as EXACT
 from workers.methods.ridge.ridge_woodbury import RidgeWoodbury
 from workers.methods.ridge.tracked_inverse import BrokenUpdateError, rank_update
-from workers.methods.ridge.upkeep import RESETS, Upkeep
+from workers.methods.ridge.upkeep import Upkeep
 
 both = pytest.mark.parametrize("kind", [RidgeWoodbury, Acu])
 Kind = type[RidgeWoodbury] | type[Acu]
+RESETS = ("none", "initial", "infeasible", "ill-conditioned", "tolerance", "scheduled", "batch")
 
 
 def start(

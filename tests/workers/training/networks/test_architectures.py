@@ -126,7 +126,7 @@ def test_flops_of_a_residual_network_in_the_papers_unit() -> None:
 
 def test_initial_weights_are_these() -> None:
     """A retrained model starts from the initial weights of the original one, years later."""
-    vector = to_vector(weights_of(simple_cnn.build(0)))
+    vector = to_vector(weights_of(simple_cnn.ARCHITECTURE.build(0)))
     digest = hashlib.sha256(vector.numpy().tobytes()).hexdigest()
     assert digest == "e99e72064da2efd5c847c78da8c5a397278585f96a981d8084e61be51c19d77d"
 
@@ -213,7 +213,7 @@ def test_odd_shapes_are_named(name: str, shape: dict[str, int], message: str) ->
 @pytest.mark.parametrize("seed", [-1, 2**63, 1.0, True, None])
 def test_odd_seeds_are_refused(seed: object) -> None:
     with pytest.raises(RefusedError, match="seed"):
-        simple_cnn.build(seed)  # type: ignore[arg-type]
+        simple_cnn.ARCHITECTURE.build(seed)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("segment", [0, 1])

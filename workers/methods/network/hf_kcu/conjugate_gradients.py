@@ -36,13 +36,12 @@ class BreakdownError(RefusedError):
 class SolverReport:
     """How a run of conjugate gradients went.
 
-    residual is ‖b - Ax‖ / ‖b‖ of the solution, by the recurrence; `true_residual` by one more
-    product, None unless `check` is set. lowest and highest are the extreme pᵀAp / pᵀp over
-    the directions searched, the one that stopped it included: lowest <= 0 is a proof that A
-    is indefinite. ritz are the extreme Ritz values of A, or of M^-1/2 A M^-1/2 with a
-    preconditioner M; None before the first iteration. asymmetry is the largest |pᵀAp'| / (‖p‖
-    ‖Ap'‖) of neighbouring directions, while the residual is above 1e-5: rounding for a
-    symmetric A, arbitrary if the products are not of one symmetric matrix.
+    residual is ‖b - Ax‖ / ‖b‖ of the solution, by the recurrence. lowest and highest are the
+    extreme pᵀAp / pᵀp over the directions searched, the one that stopped it included: lowest <=
+    0 is a proof that A is indefinite. ritz are the extreme Ritz values of A, or of M^-1/2 A
+    M^-1/2 with a preconditioner M; None before the first iteration. asymmetry is the largest
+    |pᵀAp'| / (‖p‖ ‖Ap'‖) of neighbouring directions, while the residual is above 1e-5: rounding
+    for a symmetric A, arbitrary if the products are not of one symmetric matrix.
     """
 
     outcome: Outcome
@@ -54,7 +53,6 @@ class SolverReport:
     highest: float | None
     ritz: tuple[float, float] | None
     asymmetry: float
-    true_residual: float | None = None
 
     @property
     def condition(self) -> float | None:
@@ -80,7 +78,6 @@ def solve(
     tolerance: float = 0.0,
     damping: float = 0.0,
     diagonal: torch.Tensor | None = None,
-    check: bool = False,
 ) -> Solution:
     """Return x ≈ (A + damping·I)⁻¹ b after at most `iterations` products, from x = 0.
 
@@ -138,22 +135,18 @@ def solve(
     if residuals[-1] <= max(tolerance, _ZERO):
         outcome = "converged"
     x.mul_(scale)
-    true_residual = None
-    if check:
-        true_residual = _length(right - product(x) - damping * x) / scale
     return Solution(
         x,
         SolverReport(
             outcome=outcome,
             iterations=len(steps),
-            products=len(quotients) + check,
+            products=len(quotients),
             residual=residuals[-1],
             residuals=tuple(residuals),
             lowest=min(quotients, default=None),
             highest=max(quotients, default=None),
             ritz=_ritz(steps, turns),
             asymmetry=asymmetry,
-            true_residual=true_residual,
         ),
     )
 

@@ -285,7 +285,6 @@ def compress(
     kind: str = "eigen",
     *,
     codes: Codes | None = None,
-    seed: int = 0,
 ) -> tuple[Sketch, Message]:
     """Return the sketch of a message, and the message a server reconstructs from it.
 
@@ -293,7 +292,7 @@ def compress(
     result has a factor R, which would reveal the whole Gram matrix. Raises as
     `sketches.kinds.sketch`.
     """
-    small = sketch(message.statistics.gram, rank, kind, codes=codes, seed=seed)
+    small = sketch(message.statistics.gram, rank, kind, codes=codes)
     expanded = from_sketch(small, message.statistics.moment, message.counts)
     if message.residual == 0:
         return small, expanded

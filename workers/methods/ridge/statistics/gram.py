@@ -122,7 +122,7 @@ def accumulate(
         total += len(labels)
     if pending:
         _flush(partial, gram)
-    _mirror(gram)
+    mirror(gram)
     return RidgeStatistics(gram, moment, total)
 
 
@@ -239,9 +239,9 @@ def _flush(partial: Matrix, gram: IntMatrix) -> None:
         gram[i : i + panel, i:] += partial.T[i : i + panel, i:].astype(np.int64)
 
 
-def _mirror(upper: IntMatrix) -> None:
+def mirror(upper: IntMatrix | Matrix) -> None:
     """Copy the upper triangle onto the lower, in place, a panel at a time."""
-    d, panel = len(upper), 128
+    d, panel = len(upper), 64
     for i in range(0, d, panel):
         upper[i + panel :, i : i + panel] = upper[i : i + panel, i + panel :].T
         corner = upper[i : i + panel, i : i + panel]

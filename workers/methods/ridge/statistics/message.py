@@ -244,7 +244,7 @@ def add_messages(messages: Iterable[Message], *, bits: int) -> Message:
         gram += part.statistics.gram
         moment += part.statistics.moment
         counts += part.counts
-        residual = _upwards(residual, part.residual)
+        residual = sum_above(residual, part.residual)
     factor = stack_factors(parts)
     if factor is not None and not is_factor(factor, gram):
         factor = None
@@ -275,7 +275,7 @@ def subtract_message(whole: Message, part: Message, *, bits: int) -> Message:
     shapes. The rest of sketches is known to within the sum of both residuals.
     """
     statistics = subtract_statistics(whole.statistics, part.statistics)
-    residual = _upwards(whole.residual, part.residual)
+    residual = sum_above(whole.residual, part.residual)
     rest = Message(statistics, whole.counts - part.counts, None, residual)
     try:
         check_plausible(rest, bits=bits)
@@ -329,8 +329,8 @@ def _check_alike(one: RidgeStatistics, two: RidgeStatistics) -> None:
         raise RefusedError("statistics of different shapes belong to different models")
 
 
-def _upwards(one: float, two: float) -> float:
-    """Return one + two, rounded up unless a side is 0."""
+def sum_above(one: float, two: float) -> float:
+    """Return one + two (>= 0), rounded up unless a side is 0."""
     return nextafter(one + two, inf) if one and two else one + two
 
 
