@@ -27,6 +27,7 @@ from tests.workers.jobs.families.network.test_network_hazards import (
 from workers.families.network import (
     empirical as network_empirical,
 )
+from workers.families.network import ladder
 from workers.families.network import reference_models as network_trainings
 from workers.judge.samples.empirical import VERIFIER
 from workers.judge.samples.empirical_claim import EmpiricalClaim, TrainingCost
@@ -148,7 +149,7 @@ def test_what_did_nothing_is_refuted_and_what_cannot_be_trained_stays_open(
     assert encode_scores(*found["again"]) == kept
     reasons = {
         "silos": network_trainings.WITH_SILOS,
-        "is_late": network_trainings.LATE,
+        "is_late": ladder.LATE,
         "train_file": "a training ended in DivergedError",
     }
     for name, reason in reasons.items():
