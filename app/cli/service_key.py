@@ -188,7 +188,7 @@ def revoke_master_key(reason: str) -> None:
         done = revoke_master(settings, ledger, reason)
     if done.finished:
         click.echo("finished the revocation that was interrupted")
-    click.echo(f"{done.key.keyid} opens nothing any more: log entry {done.key.revoked}")
+    click.echo(f"{done.key.keyid} no longer opens anything: log entry {done.key.revoked}")
 
 
 @revoke.command("silo")
