@@ -484,7 +484,9 @@ class Settings(BaseSettings):
                 "`openssl rand -base64 32`"
             )
         if self.oidc_issuer.startswith("http://"):
-            raise ValueError("LETHE_OIDC_ISSUER: use https, or anybody on the way can sign in")
+            raise ValueError(
+                "LETHE_OIDC_ISSUER: use https, or anybody on the network can sign in"
+            )
         if self.fault:
             raise ValueError("LETHE_FAULT is for development only: unset it")
         if self.origin.startswith("localhost"):
