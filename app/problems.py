@@ -160,7 +160,7 @@ class DrpAgentError(DrpError):
 
 
 class TokenNameError(LetheError):
-    """A name that is taken, or that no living token has."""
+    """A name that is taken, or that no active token has."""
 
     slug, title, status = "token-name", "Token name not available", 409
 

@@ -79,7 +79,7 @@ class Settings(BaseSettings):
     )
     master_key: SecretStr = Field(
         default=SecretStr(""),
-        description="Base64 of 32 bytes; encrypts everything sealed. Empty: keys/master.key.",
+        description="Base64 of 32 bytes; opens the root secret. Empty: keys/master.key.",
     )
     master_key_next: SecretStr = Field(
         default=SecretStr(""),
@@ -157,7 +157,9 @@ class Settings(BaseSettings):
         description="Largest contribution, in rows: others cannot write while it is stored.",
     )
     max_contribution_owners: int = Field(
-        default=5_000, gt=0, description="How many clients and subjects it may name."
+        default=5_000,
+        gt=0,
+        description="Most clients and subjects that one contribution may name.",
     )
     max_verify_bytes: int = Field(
         default=67_108_864,
@@ -212,7 +214,7 @@ class Settings(BaseSettings):
     undecided_retention_days: int = Field(
         default=90,
         ge=0,
-        description="Days after its deadline that a request waits for a person's decision.",
+        description="Days after its deadline until an undecided request is refused.",
     )
     lease_seconds: int = Field(
         default=120,
@@ -232,7 +234,7 @@ class Settings(BaseSettings):
     min_free_bytes: int = Field(
         default=268_435_456,
         ge=0,
-        description="/readyz warns when the data directory's disk has less free, in bytes.",
+        description="/readyz fails if the data directory's disk has less free, in bytes.",
     )
     sweep_seconds: int = Field(
         default=5, gt=0, description="How often stuck jobs are looked for, in seconds."
@@ -484,7 +486,9 @@ class Settings(BaseSettings):
                 "`openssl rand -base64 32`"
             )
         if self.oidc_issuer.startswith("http://"):
-            raise ValueError("LETHE_OIDC_ISSUER: use https, or anybody on the way can sign in")
+            raise ValueError(
+                "LETHE_OIDC_ISSUER: use https, or anybody on the network can sign in"
+            )
         if self.fault:
             raise ValueError("LETHE_FAULT is for development only: unset it")
         if self.origin.startswith("localhost"):

@@ -71,7 +71,7 @@ _METHODS = (
     MethodSpec("refit", "recipe", "fit the recipe again on the retained rows", retrains=True),
     MethodSpec("forest-exact", "forest", "update counts; rebuild where another split is best"),
     MethodSpec(
-        "refit-shards", "shards", "fit again the shards that held the records", retrains=True
+        "refit-shards", "shards", "refit the shards that held the records", retrains=True
     ),
     MethodSpec("sums-exact", "sums", "subtract the rows from integer sums; solve again"),
     MethodSpec(
@@ -80,7 +80,7 @@ _METHODS = (
         "run the operator's program again on the retained rows",
         retrains=True,
     ),
-    MethodSpec("vectors-drop", "vectors", "drop the rows; link the graph of the others again"),
+    MethodSpec("vectors-drop", "vectors", "drop the rows; relink the graph of the others"),
 )
 METHODS: Final[Mapping[str, MethodSpec]] = MappingProxyType({one.name: one for one in _METHODS})
 RIDGE: Final = tuple(one.name for one in _METHODS if one.model == "ridge")
@@ -988,7 +988,7 @@ _EVENTS = (
     _model("model.judging", "a judgement by samples started", "head", "seed"),
     _model(
         "model.silos",
-        "the public keys of silos changed, or one before no longer counts",
+        "the public keys of silos changed, or an earlier one no longer counts",
         "silo-*",
         "previous-silo-*",
     ),
@@ -1042,14 +1042,14 @@ _EVENTS = (
     Event(
         "hold.placed",
         "hold",
-        "a legal hold keeps a case, request or model from the end of its retention",
+        "a legal hold keeps data of a case, request or model past the end of its retention",
         {"of": str, "target": str, "reason": str, "by": str},
     ),
     Event("hold.released", "hold", "somebody else released it", {"by": str}),
     Event(
         "retention.ended",
         "retention",
-        "what was kept long enough was destroyed: how much of each kind, and which by a digest",
+        "data whose retention ended was destroyed: numbers by kind, and a digest of the items",
         {"counts": dict, "before": dict, "items": str},
     ),
     _service_key(
@@ -1059,23 +1059,26 @@ _EVENTS = (
     ),
     _service_key(
         "rotated",
-        "a key that signs from here on, in place of the last",
+        "a key that signs from this entry on, in place of the last",
         *_SERVICE_KEY,
         "replaces",
     ),
     _service_key(
-        "revoked", "a key whose signatures from here on are refused", *_SERVICE_KEY, "reason"
+        "revoked",
+        "a key whose signatures are refused from this entry on",
+        *_SERVICE_KEY,
+        "reason",
     ),
     Event(
         "master-key.rotated",
         "master-key",
-        "a master key that opens what is stored beside the last one; names, which are random",
+        "a master key that opens the root secret, as the last one does; the names are random",
         {"keyid": str, "replaces": str},
     ),
     Event(
         "master-key.revoked",
         "master-key",
-        "a master key that opens nothing any more",
+        "a master key that no longer opens anything",
         {"keyid": str, "reason": str},
     ),
 )

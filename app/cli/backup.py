@@ -85,9 +85,9 @@ def new(directory: Path, keys: Path | None) -> None:
 def follow_database(directory: Path, every: float, keys: Path | None, once: bool) -> None:
     """Replicate this installation to DIRECTORY until this command is ended.
 
-    DIRECTORY is new, or was followed into before, and has the last state alone. `lethe restore`
-    and `lethe backup rehearse` take it. The service runs meanwhile. Beside PostgreSQL, whose
-    archive has the rows, it has the files, and the moment to recover the archive to.
+    DIRECTORY is new or that of an earlier run, and holds only the latest state. `lethe restore`
+    and `lethe backup rehearse` accept it. The service may run meanwhile. With PostgreSQL, it
+    holds the files and the time to recover PostgreSQL's archive to; the archive has the rows.
     """
     _require_apart(directory, keys)
     settings = Settings()
@@ -185,8 +185,8 @@ def rehearse_restore(
 ) -> None:
     """Restore the backup in DIRECTORY in a scratch place, and check all of it there.
 
-    The installation is not touched and may run meanwhile. Exits with 1 if the backup does
-    not come back whole. Losses are what was written after the backup: they are listed.
+    The installation is not touched and may run meanwhile. Exits with 1 if the backup cannot be
+    restored completely. Lists what was written after the backup, and would be lost.
     """
     if without and keys is None:
         raise click.UsageError(

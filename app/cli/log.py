@@ -60,7 +60,7 @@ def init(
 ) -> None:
     """Create this installation's log.
 
-    Keys that are there are used, and named. If it was interrupted, run it again. No other
+    Existing key files are used, and listed. If it was interrupted, run it again. No other
     command creates a log: an empty log in place of a lost one would be a fork.
     """
     settings = _settings(origin)

@@ -16,8 +16,8 @@ def purge() -> None:
 def check(as_json: bool) -> None:
     """Search for identifiers that should be gone.
 
-    Reads them from standard input, one a line: ids of records, of a client, of a subject, an
-    Idempotency-Key. Other users of the machine could see a command line. Searches every
+    Reads them from standard input, one a line, because other users of the machine can see a
+    command line: ids of records, clients or subjects, or an Idempotency-Key. Searches every
     table, sealed data, files, pages and the broker. Changes nothing and prints places, never
     an identifier. Exits with 1 if it finds any.
     """

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @click.group()
 def retention() -> None:
-    """Destroy what was kept long enough: scopes, evidence, contacts, undecided requests."""
+    """Destroy data whose retention has ended, and refuse requests left undecided too long."""
 
 
 @retention.command("run")
@@ -23,12 +23,12 @@ def retention() -> None:
 def run_now(dry_run: bool, as_json: bool) -> None:
     """Destroy everything past its retention period that no legal hold covers.
 
-    The schedule of the workers does it daily. Runs where the keys are, also beside a service at
-    work; if it was interrupted, run it again. It refuses requests that nobody decided on long
-    after their deadline. The periods are settings: LETHE_REQUEST_, LETHE_EVIDENCE_,
-    LETHE_CONTACT_, LETHE_KEY_ and LETHE_UNDECIDED_RETENTION_DAYS. Certificates, the log and
-    public keys always stay. Exits with 1 if something is due by the database and not by the
-    log: it is left, and `lethe log fsck` names it.
+    The workers' schedule runs it daily. Runs where the keys are; the service may run meanwhile.
+    If it was interrupted, run it again. It refuses requests that nobody has decided on within
+    LETHE_UNDECIDED_RETENTION_DAYS after their deadline. The other periods are the settings
+    LETHE_REQUEST_, LETHE_EVIDENCE_, LETHE_CONTACT_ and LETHE_KEY_RETENTION_DAYS. Certificates,
+    the log and public keys always stay. Exits with 1 if something is due by the database but
+    not by the log: it is kept, and `lethe log fsck` names it.
     """
     from app.purge.retention import plan, run  # needs the server extra
     from app.service.context import open_services

@@ -51,7 +51,7 @@ def service_key() -> None:
 
 @service_key.group()
 def rotate() -> None:
-    """Replace a key by a fresh one; the log says from which entry on."""
+    """Replace a key with a new one; the log records from which entry on."""
 
 
 @rotate.command("issuer")
@@ -60,8 +60,8 @@ def rotate() -> None:
 def rotate_issuer(keyid: str | None, to: str | None) -> None:
     """Sign certificates with a new key from now on.
 
-    Those of the old key stay valid. Processes at work need no restart. If it was interrupted,
-    run it again: it finishes that rotation and begins no other.
+    Certificates of the old key stay valid. Running processes need no restart. If it was
+    interrupted, run it again: it finishes that rotation and begins no other.
     """
     with _ledger() as (settings, ledger):
         old = named_by(settings.keys_dir / ISSUER_KEY)
@@ -78,7 +78,7 @@ def rotate_issuer(keyid: str | None, to: str | None) -> None:
 def rotate_log_key(to: str | None) -> None:
     """Announce a new log key; both sign checkpoints until the old one is revoked.
 
-    Processes at work need no restart. Tell witnesses and followers the new key, then end the
+    Running processes need no restart. Tell witnesses and followers the new key, then end the
     overlap with `lethe service-key revoke log`. If it was interrupted, run it again.
     """
     with _ledger() as (settings, ledger):
@@ -90,7 +90,7 @@ def rotate_log_key(to: str | None) -> None:
 def rotate_ml_dsa() -> None:
     """Announce a new ML-DSA-44 log key; both sign until the old one is revoked.
 
-    Processes at work need no restart. Give auditors the trust root, then end the overlap with
+    Running processes need no restart. Give auditors the trust root, then end the overlap with
     `lethe service-key revoke log-mldsa`. If it was interrupted, run it again.
     """
     with _ledger() as (settings, ledger):
@@ -135,9 +135,9 @@ def revoke() -> None:
 @click.argument("keyid")
 @click.option("--reason", required=True, type=click.Choice(REASONS))
 def revoke_issuer(keyid: str, reason: str) -> None:
-    """Make verifiers refuse certificates of the key KEYID that are logged after this.
+    """Make verifiers refuse certificates of the key KEYID that are logged from now on.
 
-    Those before stay valid. If it is the key that signs now, nothing is signed until
+    Earlier ones stay valid. If KEYID is the key in use, nothing is signed until you run
     `lethe service-key rotate issuer`.
     """
     with _ledger() as (settings, ledger):
@@ -151,8 +151,8 @@ def revoke_issuer(keyid: str, reason: str) -> None:
 def revoke_log_key(reason: str) -> None:
     """End the overlap of the log's keys: the new one signs alone.
 
-    Checkpoints over this entry do not count by the old key any more. Processes at work need no
-    restart. If it was interrupted, run it again.
+    The old key's signature no longer counts on a checkpoint that covers this entry. Running
+    processes need no restart. If it was interrupted, run it again.
     """
     with _ledger() as (settings, ledger):
         place = named_by(settings.keys_dir / LOG_KEY)
@@ -167,8 +167,8 @@ def revoke_log_key(reason: str) -> None:
 def revoke_ml_dsa(reason: str) -> None:
     """End the overlap of the log's ML-DSA-44 keys: the new one signs alone.
 
-    Checkpoints over this entry do not count by the old key any more. Processes at work need no
-    restart. If it was interrupted, run it again.
+    The old key's signature no longer counts on a checkpoint that covers this entry. Running
+    processes need no restart. If it was interrupted, run it again.
     """
     with _ledger() as (settings, ledger):
         done = revoke_log(settings, ledger, reason, role=ML_DSA)
@@ -181,14 +181,14 @@ def revoke_ml_dsa(reason: str) -> None:
 def revoke_master_key(reason: str) -> None:
     """End the overlap of the master keys: the old one no longer opens anything.
 
-    Copies of the keys directory from before are opened by the old one. If it was interrupted,
-    run it again.
+    Earlier copies of the keys directory still open with the old one. If it was interrupted, run
+    it again.
     """
     with _ledger() as (settings, ledger):
         done = revoke_master(settings, ledger, reason)
     if done.finished:
         click.echo("finished the revocation that was interrupted")
-    click.echo(f"{done.key.keyid} opens nothing any more: log entry {done.key.revoked}")
+    click.echo(f"{done.key.keyid} no longer opens anything: log entry {done.key.revoked}")
 
 
 @revoke.command("silo")

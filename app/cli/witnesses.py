@@ -75,7 +75,7 @@ def witnesses(end: bool, as_json: bool) -> None:
 def ml_dsa() -> None:
     """Sign checkpoints with ML-DSA-44 too, once all processes are restarted.
 
-    Creates the key, or finds the one that it made, and prints its verifier key.
+    Creates the key, unless an earlier run did, and prints its verifier key.
     """
     settings = Settings()
     with opened_engine(settings.resolved_database_url) as engine:

@@ -151,7 +151,7 @@ def signed_in(request: Request, services: ServicesDep) -> Visitor:
     """Return the signed-in visitor. Raises UnauthorizedError if there is none."""
     visitor = visitor_of(services, request)
     if visitor is None:
-        raise UnauthorizedError("sign in first: nobody is, or the session has ended")
+        raise UnauthorizedError("sign in: there is no session, or it has ended")
     request.state.visitor = visitor
     return visitor
 

@@ -31,7 +31,8 @@ _id = click.argument("audit_id", metavar="ID")
 def audit() -> None:
     """Audit unlearning methods with many pairs of unlearned and retrained models.
 
-    Set an operator's token in LETHE_TOKEN; `verify` only needs the issuer's public key.
+    `start` and `stop` need an operator's token in LETHE_TOKEN; `list`, `show` and `get` also
+    accept an officer's or auditor's. `verify` only needs the issuer's public key.
     """
 
 

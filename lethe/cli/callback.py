@@ -75,7 +75,7 @@ def show(url: str, callback_id: str, limit: int, as_json: bool) -> None:
 @of_delivery
 @as_json
 def replay(url: str, callback_id: str, delivery: str | None, as_json: bool) -> None:
-    """Resend failed deliveries of the callback ID; one that was overtaken is not sent."""
+    """Resend failed deliveries of the callback ID, unless a newer state superseded them."""
     with saved.client(url) as operator:
         done = operator.replay_callback(callback_id, delivery)
     print_replayed(done, as_json)

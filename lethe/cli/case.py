@@ -56,7 +56,7 @@ def _reason(known: Mapping[str, Mapping[str, str]]) -> Callable[[FC], FC]:
 
 @click.group()
 def case() -> None:
-    """List, decide on, answer and close requests; REF is of a case or of a request.
+    """List, decide on, answer and close cases and requests; REF is the reference of either.
 
     Needs an officer's or operator's token in LETHE_TOKEN.
     """
@@ -239,14 +239,14 @@ def resume(url: str, ref: str, as_json: bool) -> None:
 @_on_ref
 @click.argument("text")
 def note(url: str, ref: str, text: str, as_json: bool) -> None:
-    """Add the note TEXT to REF for other operators; name no person in it."""
+    """Add the note TEXT to REF for operators and officers; name no person in it."""
     _decide(url, ref, "note", as_json, text)
 
 
 @_on_ref
 @click.argument("to")
 def assign(url: str, ref: str, to: str, as_json: bool) -> None:
-    """Assign REF to the operator whose token is named TO."""
+    """Assign REF to the operator or officer whose token is named TO."""
     _decide(url, ref, "assign", as_json, to)
 
 

@@ -231,10 +231,10 @@ def report(
     page_url: str,
     out: Path | None,
 ) -> None:
-    """Make a document for people of a certificate file.
+    """Render a certificate file as a document that people can read.
 
-    The document is HTML or PDF/A-3 with the file attached (extra `pdf`). Without --keys or
-    --trust-root it says that nothing was verified. Exits with 1 if it does not verify.
+    The document is HTML, or PDF/A-3 with the file attached (extra `pdf`). Without --keys or
+    --trust-root it says that nothing was verified. Exits with 1 if the file does not verify.
     """
     from lethe.certificates.keys import required_ml_dsa_key
     from lethe.certificates.verify import verify_certificate

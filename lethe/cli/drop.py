@@ -48,7 +48,7 @@ Kinds = Mapping[str, str]
 def drop() -> None:
     """Process California's deletion lists (DROP) from a downloaded ZIP file.
 
-    Needs an operator's token in LETHE_TOKEN.
+    Needs an operator's or officer's token in LETHE_TOKEN.
     """
 
 

@@ -8,7 +8,7 @@ from lethe.cli.options import as_json, print_answer, print_list, service_url
 
 @click.group()
 def hold() -> None:
-    """Keep data from the end of its retention, for legal claims.
+    """Place and release legal holds, which keep data past the end of its retention.
 
     Needs an operator's or officer's token in LETHE_TOKEN. A hold stops no erasure.
     """

@@ -12,6 +12,7 @@ import click
 from lethe.cli.options import (
     FILE,
     as_json,
+    deciding_token,
     each_as_json,
     operator_token,
     print_answer,
@@ -139,7 +140,7 @@ def register(
 @key.command()
 @click.argument("keyid")
 @service_url
-@operator_token
+@deciding_token
 @_public_key
 @as_json
 def confirm(keyid: str, url: str, token: str, public_key: Path, as_json: bool) -> None:
@@ -173,7 +174,7 @@ def revoke(keyid: str, url: str, token: str, as_json: bool) -> None:
 
 @key.command("list")
 @service_url
-@operator_token
+@deciding_token
 @each_as_json
 def list_keys(url: str, token: str, as_json: bool) -> None:
     """List the registered keys: their holders, and when they were revoked."""

@@ -157,11 +157,11 @@ def watch_log(
 ) -> None:
     """Follow a log as an independent monitor, with a mirror in DIRECTORY.
 
-    Runs until something is wrong. Exits with 1 if the log forked, was rewound, or serves an
-    entry or tile changed or not at all; what its key signed is kept as evidence. Exits with 2
+    Runs until something is wrong. Exits with 1 if the log forked or was rewound, or if an entry
+    or tile changed or is missing; what the log's key signed is kept as evidence. Exits with 2
     if the log cannot be read for longer than --patience. After a rotation of the log's key it
-    reads the new trust root from URL/trust-root, and goes on if the key that you gave leads to
-    the new one.
+    reads the new trust root from URL/trust-root, and continues if the key that you gave leads
+    to the new one.
     """
     verifier, size = _read_keys(vkey, trust_root), -1
     unread_since: float | None = None
@@ -220,11 +220,11 @@ def list_entries(
     as_json: bool,
     **wanted: str | None,
 ) -> None:
-    """List entries of a service's log, after their proof was checked.
+    """List entries of a service's log once their proof verifies.
 
-    Of a range it is proven that no entry is left out. What a filter of the service left out
-    cannot be proven: give --prove. Exits with 0 if the proof holds, 1 if it does not, and 2 if
-    the service cannot be asked.
+    The proof shows that no entry of the range is left out. With a filter the service chooses
+    the entries, and nothing shows that it left none out: give --prove. Exits with 0 if the
+    proof verifies, 1 if it does not, and 2 if the service cannot be reached.
     """
     from lethe.client import Client
     from lethe.client.entries import EntryFilter

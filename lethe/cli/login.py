@@ -55,7 +55,7 @@ def logout() -> None:
 @click.command()
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 def completion(shell: str) -> None:
-    """Print what makes SHELL complete commands and options of `lethe`.
+    """Print the script that makes SHELL complete commands and options of `lethe`.
 
     bash: eval "$(lethe completion bash)" in ~/.bashrc. zsh: the same in ~/.zshrc. fish: lethe
     completion fish > ~/.config/fish/completions/lethe.fish

@@ -57,13 +57,22 @@ service_url = click.option(
     required=True,
     help="The service, such as https://erasure.example (or LETHE_URL, or `lethe login`).",
 )
-operator_token = click.option(
-    "--token",
-    envvar="LETHE_TOKEN",
-    callback=_token_of,
-    help="An operator's bearer token; better in LETHE_TOKEN, where `ps` does not show it.",
-)
-as_json = click.option("--json", "as_json", is_flag=True, help="Print the service's JSON.")
+
+
+def _token_option(whose: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    return click.option(
+        "--token",
+        envvar="LETHE_TOKEN",
+        callback=_token_of,
+        help=f"{whose} bearer token; better in LETHE_TOKEN, where `ps` does not show it.",
+    )
+
+
+# By who may make the call: see docs/install.md, "Roles".
+operator_token = _token_option("An operator's")
+deciding_token = _token_option("An operator's or officer's")
+reading_token = _token_option("An operator's, officer's or auditor's")
+as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 each_as_json = click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
 
 

@@ -27,7 +27,7 @@ AT_ONCE = 5000  # identities per call
 def person() -> None:
     """Find people's records by e-mail address or another identity.
 
-    Needs an operator's token in LETHE_TOKEN.
+    Needs an operator's token in LETHE_TOKEN; for `find`, an officer's suffices.
     """
 
 
@@ -112,8 +112,8 @@ def import_file(
 ) -> None:
     """Import identities of a model's records from a CSV file.
 
-    FILE has a header. Of its columns one has the record ids and one the values; all others are
-    ignored. Of two columns the other one has the values, whatever its name. Rows without a
+    FILE has a header. One column has the record ids and one the values; others are ignored.
+    If FILE has two columns, the values may be in a column of any name. Rows without a
     value are skipped. Importing a file twice changes nothing.
     """
     from lethe.client import ProblemError

@@ -40,8 +40,8 @@ def period(
 ) -> None:
     """Write the report of a period.
 
-    Set the token of an operator or auditor in LETHE_TOKEN. JSON has the proofs, which CSV
-    lacks; PDF has the JSON attached.
+    Set a token of an operator, officer or auditor in LETHE_TOKEN. JSON contains the proofs, CSV
+    does not; a PDF has the JSON attached.
     """
     days = first.date().isoformat(), last.date().isoformat()
     with saved.client(url) as service:
@@ -68,10 +68,11 @@ def period(
 def verify(
     file: Path, log_key: Path | None, trust_root: Path | None, source: str | None, as_json: bool
 ) -> None:
-    """Verify a report (JSON): its range is one of the signed log, and its figures are right.
+    """Verify a report (JSON): its entries are in the signed log; with --log, its figures too.
 
-    Without --log, the figures are not counted again. Methods and checks come from certificates,
-    which the log does not hold: they are never counted again. Exits with 1 if it does not hold.
+    With --log, the figures are recounted from the log's entries. Methods and checks come from
+    certificates, which the log does not hold: they are never recounted. Exits with 1 if the
+    report does not verify.
     """
     from lethe.cli.trusted import trusted_log
     from lethe.log.fetch import fetch_from

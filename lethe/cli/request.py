@@ -19,6 +19,7 @@ from lethe.cli.options import (
     print_json,
     print_rows,
     print_table,
+    reading_token,
     service_url,
 )
 from lethe.cli.signer import find_signer, signing_client
@@ -62,7 +63,7 @@ def request() -> None:
     metavar="KIND=VALUE",
     help="All records of this person, such as email=jane@example.org.",
 )
-@click.option("--on-behalf", is_flag=True, help="Submit as an operator, with LETHE_TOKEN.")
+@click.option("--on-behalf", is_flag=True, help="Submit for a person, with LETHE_TOKEN.")
 @click.option("--ticket", help="Reference of the person's message; include no names.")
 @click.option("--checked", help="How you checked the identity; include no names.")
 @click.option("--contact", help="Where to send the answer; destroyed when the case is closed.")
@@ -194,7 +195,7 @@ def submit(
 @service_url
 @as_json
 def status(request_id: str, url: str, as_json: bool) -> None:
-    """Show the state of the request ID; with LETHE_TOKEN its reference does too."""
+    """Show the state of the request ID; with LETHE_TOKEN, ID may be its reference."""
     token = saved.token_for(url)
     with Client(url, token=token) as service:
         try:
@@ -209,7 +210,7 @@ def status(request_id: str, url: str, as_json: bool) -> None:
 
 @request.command("list")
 @service_url
-@operator_token
+@reading_token
 @click.option(
     "--state", type=click.Choice(STATES), metavar="STATE", help="Only requests in this state."
 )
@@ -230,7 +231,7 @@ def list_requests(
     until: datetime | None,
     as_json: bool,
 ) -> None:
-    """List requests, oldest first, as an operator or auditor; options narrow it."""
+    """List requests, oldest first; options filter them."""
     with Client(url, token=token) as service:
         found = service.requests(
             state=state,

@@ -16,7 +16,7 @@ from lethe.log.note import NoteError, parse_log_vkey
 
 @click.group()
 def witness() -> None:
-    """Cosign the checkpoints of logs that have only grown."""
+    """Run a witness: cosign a log's checkpoint only if it extends the last one."""
 
 
 @witness.command()
@@ -26,10 +26,10 @@ def witness() -> None:
     "--log", "logs", multiple=True, help="A log's vkey, or a file that contains it; repeatable."
 )
 def init(directory: Path, name: str, logs: tuple[str, ...]) -> None:
-    """Make a witness in DIRECTORY and print its two verifier keys.
+    """Create a witness in DIRECTORY and print its two verifier keys.
 
     The name is part of the keys and never changes. To add logs later, edit DIRECTORY/logs: a
-    witness that serves reads it anew.
+    running witness reloads it.
     """
     from lethe.witness.home import create
 
@@ -50,10 +50,10 @@ def init(directory: Path, name: str, logs: tuple[str, ...]) -> None:
 @click.argument("directory", type=OUT_FOLDER)
 @click.argument("trust_root", type=click.File("rb"))
 def follow(directory: Path, trust_root: BinaryIO) -> None:
-    """Follow a log's rotation of its key, as its TRUST_ROOT proves it ("-": standard input).
+    """Apply a log's key rotation, as its TRUST_ROOT proves it ("-": standard input).
 
-    Adds keys that the witness's last key of the log led to, and removes those that the log
-    revoked. A witness that serves needs no restart.
+    Adds the keys that the witness's last key of the log leads to, and removes those that the
+    log revoked. A running witness needs no restart.
     """
     from lethe.certificates.trust_root import parse_trust_root
     from lethe.log.fetch import MAX_TRUST_ROOT

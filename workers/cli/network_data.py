@@ -25,7 +25,7 @@ _CLIENTS = (
     click.option(
         "--alpha",
         type=click.FloatRange(min=0, min_open=True),
-        help="With --deal: Dirichlet parameter over labels. Default: at random.",
+        help="With --deal: Dirichlet parameter over labels. Default: uniformly at random.",
     ),
     click.option(
         "--at-least",

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from lethe.cli.options import FILE, operator_token, plain, service_url
+from lethe.cli.options import FILE, operator_token, plain, reading_token, service_url
 from workers.cli.data_options import DATA, read_rows, table_options
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def open_(
 
 @round_.command()
 @service_url
-@operator_token
+@reading_token
 @click.argument("round_id")
 def status(url: str, token: str, round_id: str) -> None:
     """Show a round: its step, the number of answers, and why it failed."""
@@ -67,7 +67,7 @@ def status(url: str, token: str, round_id: str) -> None:
 @operator_token
 @click.argument("round_id")
 def abort(url: str, token: str, round_id: str) -> None:
-    """Abort a round; waiting erasures wait for the next one."""
+    """Abort a round; its erasures stay queued for the next one."""
     from workers.cli.errors import shown
 
     with shown(), _operator(url, token) as service:
@@ -140,8 +140,8 @@ def roster(keys: tuple[str, ...]) -> None:
 @click.option(
     "--allow-few-left",
     is_flag=True,
-    help="Join although, by the releases, fewer contributors than the minimum are left of an "
-    "earlier sum: if the others confirm that their records are to be erased.",
+    help="Join even if these releases leave fewer contributors than the minimum in an earlier "
+    "sum. Use it only if the other members confirm that their records are to be erased.",
 )
 @click.option(
     "--release-only", is_flag=True, help="Add nothing; only release the requested records."

@@ -14,7 +14,7 @@ from models.database.types import utcnow
 
 OWN = "lethe:"  # prefix of the names that the service itself uses in the log
 MISSING = (
-    "no living token has this name: `lethe token list` shows them. If somebody removed or "
+    "no active token has this name: `lethe token list` shows them. If somebody removed or "
     "changed its row, `lethe log fsck` says so; should it be put back, it counts as revoked"
 )
 SECRET_BYTES = 32  # 43 characters of base64url; too many to guess, so a plain hash will do
@@ -24,9 +24,9 @@ def mint(session: Session, scope: str, name: str) -> str:
     """Store the hash of a fresh token and return the token, `lethe_<scope>_<43 characters>`.
 
     Raises:
-        TokenNameError: A living token has this name, it is reserved for the intake page, people
-            who sign in by OIDC or the service itself, an agent had it, or it is empty or too
-            long.
+        TokenNameError: An active token has this name, it is reserved for the intake page,
+            people who sign in by OIDC or the service itself, an agent had it, or it is empty or
+            too long.
     """
     if not 0 < len(name) <= 80 or not name.isprintable():
         raise TokenNameError("a token's name has 1 to 80 printable characters")
@@ -45,7 +45,7 @@ def mint(session: Session, scope: str, name: str) -> str:
             "an agent had this name, and its requests carry it: choose another"
         )
     if living_token(session, name) is not None:
-        raise TokenNameError("a living token has this name: revoke it or choose another")
+        raise TokenNameError("an active token has this name: revoke it or choose another")
     secret = f"lethe_{scope}_{secrets.token_urlsafe(SECRET_BYTES)}"
     digest = hashlib.sha256(secret.encode()).hexdigest()
     row = BearerToken(digest=digest, scope=scope, name=name)

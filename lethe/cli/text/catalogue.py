@@ -62,7 +62,7 @@ def catalogue_lines() -> Iterator[str]:
         yield _row(f"`{name}`", *cells, spec.rechecked or spec.needs)
     yield from ("", "## Log events", "")
     yield "A leaf only commits to the payload of a request or hold; the payload of a model is"
-    yield "SHA-256 digests by name, and that of a key or a retention stands in the leaf."
+    yield "SHA-256 digests by name, and that of a key or a retention is in the leaf itself."
     yield from ("", *_table("event", "about", "meaning", "payload"))
     for event in EVENTS.values():
         yield _row(f"`{event.name}`", event.about, event.meaning, _fields(event))

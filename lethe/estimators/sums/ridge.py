@@ -122,8 +122,8 @@ class RidgeSums:
             # 1.01: three digits of it still suffice.
             enough = float(share * Fraction(config.alpha)) * 1.01
             raise EstimatorInputError(
-                f"alpha: too small beside feature {diagonal.index(max(diagonal))} for a "
-                f"float64 solution, also after erasures: choose at least {enough:.3g}, or "
+                f"alpha: too small relative to feature {diagonal.index(max(diagonal))} for a "
+                f"float64 solution, even after erasures: choose at least {enough:.3g}, or "
                 "rescale the feature by a factor that no row decided"
             )
 
@@ -185,7 +185,7 @@ def solve(matrix: Floats, right: Floats) -> Floats:
     lower = matrix.copy()
     if not _factorise(lower):
         raise EstimatorInputError(
-            "alpha: too small beside these features for a float64 solution: choose a larger one"
+            "alpha: too small for these features in float64: choose a larger one"
         )
     found = right.copy()
     _substitute(lower, found)

@@ -298,9 +298,9 @@ def test_a_revoked_token_stays_listed_and_frees_its_name(environment: Settings) 
     lethe_log("init")
     new = ("new", "--scope", "operator", "--name", "ann")
     first = run(token, *new).output
-    assert "living token" in error(run(token, *new))
+    assert "active token" in error(run(token, *new))
     assert run(token, "revoke", "ann").exit_code == 0
-    assert "no living token" in error(run(token, "revoke", "ann"))
+    assert "no active token" in error(run(token, "revoke", "ann"))
     assert run(token, *new).output != first
     states = [line.split("\t")[3].split()[0] for line in run(token, "list").output.splitlines()]
     assert sorted(states) == ["live", "revoked"]

@@ -247,7 +247,7 @@ def test_a_revocation_means_the_living_token_and_no_row_that_was_put_back(
     revoke()
     assert (reads(stale), reads(living)) == (401, 401)
     assert found(ready) == []
-    with pytest.raises(TokenNameError, match="no living token"):
+    with pytest.raises(TokenNameError, match="no active token"):
         revoke()
 
 

@@ -132,7 +132,7 @@ def _(made: Watched) -> Iterator[None]:
 
 @FAULTS.add(
     ("LetheLogForked", "LetheNotReady of witnesses"),
-    "a copy of the installation goes on with other entries, and the witness cosigns these",
+    "a copy of the installation appends other entries, and the witness cosigns these",
     "`lethe log fsck` confirms it; the service is stopped, and started on the copy's data: "
     "its history is the acknowledged one",
     "LetheWitnessesMissing",

@@ -180,7 +180,7 @@ def _(made: Watched) -> Iterator[None]:
 @FAULTS.add(
     "LetheForeignMessages",
     "a message that is none of Lethe's is put into Redis",
-    "Redis's password is changed, and refuses who wrote it",
+    "Redis's password is changed, which locks out whoever wrote it",
 )
 def _(made: Watched) -> Iterator[None]:
     before = made.processes.broker_url

@@ -14,7 +14,7 @@ FAULTS = Faults()
 
 @FAULTS.add(
     "LetheQueueStands",
-    "the worker is killed, a request is accepted, and the API's clock goes on by two hours",
+    "the worker is killed, a request is accepted, and the API's clock is set two hours ahead",
     "`lethe worker --beat` is started",
     "LetheProcessAway",
     "LetheScheduleAway",
@@ -42,7 +42,7 @@ def in_review(made: Watched, hours: int) -> str:
 
 @FAULTS.add(
     "LetheRequestDueSoon",
-    "a request waits for its review, and the API's clock goes on by 24 days",
+    "a request waits for its review, and the API's clock is set 24 days ahead",
     "`lethe case list --due-within 10` names it; `lethe case extend` extends its deadline",
     "LetheScheduleAway",
 )
@@ -60,7 +60,7 @@ def _(made: Watched) -> Iterator[None]:
 
 @FAULTS.add(
     "LetheRequestOverdue",
-    "a request waits for its review, and the API's clock goes on by 32 days",
+    "a request waits for its review, and the API's clock is set 32 days ahead",
     "`lethe case list --overdue` names it; `lethe case refuse` answers it",
     "LetheScheduleAway",
 )
@@ -107,7 +107,7 @@ def _(made: Watched) -> Iterator[None]:
 
 @FAULTS.add(
     "LetheRequestFailed",
-    "a worker dies at a request's execution, and an operator gives the request up",
+    "a worker dies at a request's execution, and an operator abandons the request",
     "`lethe case list --state failed` names it, the worker's log the cause; a new request for "
     "the record is executed",
     "LetheDecisionNeeded",

@@ -27,7 +27,11 @@ MEND_SECONDS = 24 * 3600.0  # enough for a large network
 
 @click.group()
 def model() -> None:
-    """Register, list, download, mend and delete models (needs an operator's token)."""
+    """Register, list, download, mend and delete models.
+
+    Needs an operator's token in LETHE_TOKEN; to list, show or download, an officer's or
+    auditor's suffices.
+    """
 
 
 @model.group()

@@ -66,7 +66,7 @@ def releases_since_training(
             if _what(leaf) in repeated:
                 return count
             break
-    raise UnprovenTrainingError("the last training of this model was repeated by nobody")
+    raise UnprovenTrainingError("nobody has repeated the last training of this model")
 
 
 def _what(leaf: Leaf) -> tuple[str | None, str | None]:

@@ -239,7 +239,7 @@ def _solve_block(
             break
         terms.append(_step(residual, system, rough, exponent, config))
     raise PenaltyError(
-        "refinement does not contract: this penalty is too small beside the Gram matrix; "
+        "refinement does not contract: this penalty is too small for the Gram matrix; "
         f"use a penalty of at least {not_below(sufficient_penalty(gram, config))}"
     )
 

@@ -67,7 +67,7 @@ def factorise(statistics: RidgeStatistics, config: RidgeConfig) -> RidgeSystem:
     if info:
         enough = not_below(sufficient_penalty(statistics.gram, config))
         raise PenaltyError(
-            "the Gram matrix is numerically singular beside this penalty: "
+            "the Gram matrix with this penalty is numerically singular: "
             f"use a penalty of at least {enough}"
         )
     return RidgeSystem(scales, factor)

@@ -59,11 +59,11 @@ def expand(factor: IntMatrix, shift: int) -> IntMatrix:
     """
     if factor.dtype != np.int64 or factor.ndim != 2 or not 0 <= shift <= MAX_SHIFT:
         raise RefusedError(
-            f"a sketch is an int64 matrix and a shift of 0 to {MAX_SHIFT}: make it anew"
+            f"a sketch is an int64 matrix and a shift of 0 to {MAX_SHIFT}: recompute it"
         )
     rows, d = factor.shape
     if max(int(factor.max(initial=0)), -int(factor.min(initial=0))) > 2**MAX_BITS:
-        raise ExactnessError(f"an entry of the sketch exceeds {MAX_BITS} bits: make it anew")
+        raise ExactnessError(f"an entry of the sketch exceeds {MAX_BITS} bits: recompute it")
     # Cauchy-Schwarz: no entry exceeds the largest on the diagonal. float64 is within 2^-40.
     sizes = np.square(factor.astype(np.float64)).sum(axis=0)
     if sizes.max(initial=0.0) >= LARGEST * 4.0**shift / 2:
