@@ -213,7 +213,7 @@ def _database(services: Services) -> list[Family]:
         # An attempt counts once a worker takes it. A request executed together with another
         # was never taken by itself.
         begun = case((col(Job.stage) != "execute", 1), (col(Job.lease_token) > 0, 1), else_=0)
-        attempts = columns(func.sum(col(Job.step) - 1 + begun)).where(col(Job.kind) == "erase")
+        steps = columns(func.sum(col(Job.step) - 1 + begun)).where(col(Job.kind) == "erase")
         leases = columns(func.count()).where(
             col(Job.lease_until) > now, col(Job.done_at).is_(None)
         )
@@ -253,9 +253,9 @@ def _database(services: Services) -> list[Family]:
                 "lethe_certified", "counter", "Certificates issued.", certified, ("result",)
             ),
             _counter(
-                "lethe_attempts",
-                "Attempts at erasures that a worker began, and skipped steps of ladders.",
-                _number(session, attempts),
+                "lethe_steps",
+                "Steps of erasures that a worker began or skipped.",
+                _number(session, steps),
             ),
             Family("lethe_jobs", "gauge", "Unfinished jobs.", queued, ("kind", "stage")),
             _gauge("lethe_leases_held", "Jobs a worker holds.", _number(session, leases)),

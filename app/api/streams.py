@@ -1,4 +1,4 @@
-"""Server-sent events: of a request for the holder of its id, of a case for operators."""
+"""Server-sent events: a request for the holder of its id, a case for operators and officers."""
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractContextManager
@@ -10,9 +10,10 @@ from fastapi.responses import StreamingResponse
 from starlette.concurrency import run_in_threadpool
 from starlette.types import Receive, Scope, Send
 
-from app.api.http.deps import Operator, ServicesDep
+from app.api.http.deps import Deciding, ServicesDep
 from app.notices import stream
 from app.service.access import keys
+from app.service.access.roles import DECIDING
 
 router = APIRouter(prefix="/v1", tags=["requests"])
 # A buffering proxy would deliver all events at the end.
@@ -56,7 +57,7 @@ async def follow_request(
 
 
 @router.get(
-    "/cases/{ref}/events", operation_id="followCase", dependencies=[Operator], responses=SEEN
+    "/cases/{ref}/events", operation_id="followCase", dependencies=[Deciding], responses=SEEN
 )
 async def follow_case(
     ref: str,
@@ -69,7 +70,7 @@ async def follow_case(
 
     def read(after: int) -> stream.News:
         with services.reading() as session:  # each time, so that a revoked token loses access
-            keys.authorise(session, authorization, ("operator",))
+            keys.authorise(session, authorization, DECIDING)
         return stream.of_case(services, ref, after)
 
     return await _follow(request, ref, read, last_event_id, staff=True)

@@ -62,14 +62,14 @@ def test_the_life_of_a_request_is_counted(
     assert accepted["lethe_requests_accepted_total", ()] == 1
     assert accepted["lethe_requests", ("received",)] == 1
     assert accepted["lethe_jobs", ("erase", "execute")] == 1
-    assert accepted["lethe_attempts_total", ()] == 0
+    assert accepted["lethe_steps_total", ()] == 0
     assert accepted["lethe_queue_oldest_seconds", ()] > 0
     assert accepted["lethe_log_entries", ()] == before["lethe_log_entries", ()] + 1
     assert accepted["lethe_checkpoint_lag_entries", ()] == 0
     ready.drain()
     certified = scrape()
     assert certified["lethe_certified_total", ("PASS",)] == 1
-    assert certified["lethe_attempts_total", ()] == 1
+    assert certified["lethe_steps_total", ()] == 1
     assert certified["lethe_requests", ("certified",)] == 1
     assert certified["lethe_queue_oldest_seconds", ()] == 0
     assert not [labels for name, labels in certified if name == "lethe_jobs"]
@@ -91,7 +91,7 @@ def test_leases_and_overdue_requests_are_counted(
         connection.execute(update(ErasureRequest).values(due_at=past))
     found = scrape()
     assert found["lethe_leases_held", ()] == 1
-    assert found["lethe_attempts_total", ()] == 1
+    assert found["lethe_steps_total", ()] == 1
     assert found["lethe_requests_overdue", ()] == 1
     assert found["lethe_queue_oldest_seconds", ()] > 365 * 86400
 

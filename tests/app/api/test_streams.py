@@ -263,7 +263,9 @@ def test_nobody_follows_what_is_not_there_or_not_theirs(ready: Installation) -> 
     problem(ready.caller.http.get(f"/v1/cases/{ref}/events"), 401, "token-invalid")
     auditor = Caller(ready.caller.http, make_token(ready.services, "auditor"))
     assert auditor.operator("GET", f"/v1/cases/{ref}/events").status_code == 403
-    told = events(ready.caller.operator("GET", f"/v1/cases/{ref}/events").text)
+    officer = Caller(ready.caller.http, make_token(ready.services, "officer"))
+    told = events(officer.operator("GET", f"/v1/cases/{ref}/events").text)
+    assert told == events(ready.caller.operator("GET", f"/v1/cases/{ref}/events").text)
     timeline = ready.caller.operator("GET", f"/v1/cases/{ref}").json()["timeline"]
     assert [one.data for one in told[:-1]] == timeline
     assert told[-1].data == {"state": "answered"}
