@@ -80,7 +80,7 @@ chromium: ## Chromium by apt, as root, if there is none
 screenshots: $(STAMPS)/dev $(STAMPS)/browser ## renew the pictures of pages in docs/images
 	LETHE_TEST_SCREENSHOTS=docs/images $(BIN)/python -m pytest -n 0 -m "full or not full" tests/browser/test_desk.py tests/browser/test_decisions.py -k "files or curves"
 
-test-repeats: $(STAMPS)/dev ## every test and case on the second database: an hour, not in .ci/run
+test-repeats: $(STAMPS)/dev ## the cases on the second database that `make test-full` leaves out: an hour, not in .ci/run
 	$(BIN)/python -m pytest -n 2 $(BY_FILE) -m "repeats and not slow and not redteam" $(ARGS)
 
 # Without the rooms whose tests start processes: they run every case on both databases anyway.

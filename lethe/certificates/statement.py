@@ -136,7 +136,10 @@ class EvidencePart:
 
 @dataclass(frozen=True, slots=True)
 class VerifierPart:
-    """The verifier that ran the checks; it shares no code with the method."""
+    """The verifier that ran the checks; it shares no code with the method.
+
+    Where it repeats a training or a fit, that runs the family's own code.
+    """
 
     id: str
     version: str
