@@ -122,7 +122,11 @@ def numbered(rows: LocalRows, classes: Sequence[str]) -> NDArray[np.int64]:
     numbers = np.array([places.get(name, -1) for name in rows.label_names])[rows.labels]
     unknown = int((numbers < 0).sum())
     if unknown:
-        raise RefusedError(f"{unknown:,} rows have a label that is none of the model's classes")
+        raise RefusedError(
+            f"{unknown:,} rows have a label that is none of the model's classes, "
+            "which `lethe model show` lists: correct the labels or leave these "
+            "rows out"
+        )
     return numbers.astype(np.int64)
 
 

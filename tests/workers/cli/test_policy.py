@@ -58,7 +58,7 @@ def test_too_few_rows_for_any_margin_are_said_at_once(rows: str, warned: bool) -
 def test_a_model_is_no_policy_and_the_error_says_where_it_is(tmp_path: Path) -> None:
     answer = {"ref": "m", "config": {"policy": written("--rows", "1000")}}
     assert "config.policy" in str(checked(tmp_path, answer).exception)
-    assert "has no policy" in str(checked(tmp_path, {"ref": "m", "config": {}}).exception)
+    assert "without a policy" in str(checked(tmp_path, {"ref": "m", "config": {}}).exception)
 
 
 def test_a_ladder_of_its_own_is_shown_in_order(tmp_path: Path) -> None:
