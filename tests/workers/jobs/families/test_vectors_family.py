@@ -337,7 +337,7 @@ def test_a_download_for_faiss_has_its_id_table(
         ({"index": "ivf"}, COLUMNS, "centroids"),
         ({**KINDS["ivf"], "centroids": "AAA"}, COLUMNS, "base64"),
         ({**KINDS["ivf"], "centroids": "AADAfw=="}, COLUMNS, "as wide as the vectors"),
-        ({"index": "flat"}, COLUMNS + 1, "8 dimensions, the index 9"),
+        ({"index": "flat"}, COLUMNS + 1, "8 dimensions, and the index takes 9"),
         ({"index": "flat"}, 3, "columns"),
     ],
 )

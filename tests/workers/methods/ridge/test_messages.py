@@ -230,7 +230,9 @@ def test_a_message_that_was_never_part_is_infeasible(method: Method) -> None:
     every_row = message_of(
         Rows(np.full((41, 2), 10, dtype=np.int16), np.arange(41) % 2), config
     )
-    with pytest.raises(InfeasibleRemovalError, match="41 rows are to be forgotten, and only 40"):
+    with pytest.raises(
+        InfeasibleRemovalError, match="41 rows are to be forgotten, and only 40"
+    ):
         method.forget(config, state, every_row)
     assert encode_state(state) == before
 

@@ -219,7 +219,10 @@ BAD: dict[str, tuple[Callable[[Message], Message], str]] = {
         lambda m: gram(m, (0, 2, -(2**63)), (2, 0, -(2**63))),
         "exceeds 4 squares",
     ),
-    "counts of another sum": (lambda m: counted(m, [3, 2, 0], 4), "add up to the number of rows"),
+    "counts of another sum": (
+        lambda m: counted(m, [3, 2, 0], 4),
+        "add up to the number of rows",
+    ),
     "a negative count": (lambda m: counted(m, [4, 1, -1], 4), "add up to the number of rows"),
     "counts that wrap around": (
         lambda m: counted(m, [2**62, 2**62, 2**63 - 1], -3 + 2**31),
