@@ -51,8 +51,8 @@ def check_kind(kind: str) -> str:
     """Return `kind`. Raises IdentityError unless it is a lower-case name."""
     if _KIND.fullmatch(kind) is None:
         raise IdentityError(
-            "the kind of an identity is 1 to 32 of a-z, 0-9, - and _, with a letter first, "
-            "such as email"
+            "the kind of an identity must be 1 to 32 of a-z, 0-9, - and _, with a "
+            "letter first, such as email"
         )
     return kind
 
@@ -76,7 +76,9 @@ def normalise(kind: str, value: str) -> str:
         raise IdentityError(f"an identity has at most {MAX_LENGTH} characters")
     value = "".join(one for one in value if unicodedata.category(one) != "Cf")
     if any(unicodedata.category(character) in ("Cc", "Cs") for character in value.strip()):
-        raise IdentityError("an identity holds a control character or half a character")
+        raise IdentityError(
+            "an identity has a control character or half a character: write it as plain UTF-8"
+        )
     rule = _RULES.get(check_kind(kind), str)
     return unicodedata.normalize("NFC", rule(unicodedata.normalize("NFC", value)).strip())
 
@@ -112,7 +114,7 @@ def digests(kind: str, value: str) -> dict[str, bytes]:
     """
     data = normalise(kind, value).encode()
     if not data:
-        raise IdentityError("an identity has a value")
+        raise IdentityError("the value of an identity is empty: write KIND=VALUE")
     return {
         name: hashlib.new(name, data, usedforsecurity=False).digest() for name in ALGORITHMS
     }

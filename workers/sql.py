@@ -79,7 +79,7 @@ def table_of(
         if progress is not None:
             progress(rows, 0)
     if not rows:
-        raise DatasetError("the query selects no rows")
+        raise DatasetError("the query selects no rows: check its conditions")
     return _joined(names, parts)
 
 
@@ -94,7 +94,9 @@ def _url(text: str) -> Any:
     if "@" in (url.host or ""):  # possibly part of the password
         raise DatasetError(_ADDRESS)
     if url.get_backend_name() == "sqlite" and url.database and not Path(url.database).is_file():
-        raise DatasetError("no such SQLite file")  # connecting would create it
+        raise DatasetError(
+            "--sql: there is no SQLite file of this name: check the path"
+        )  # connecting would create it
     if url.drivername in ("postgres", "postgresql"):
         return url.set(drivername="postgresql+psycopg")
     return url
@@ -128,7 +130,11 @@ def _array(name: str, values: list[Any]) -> "pa.Array":
 
 def _float(name: str, value: float) -> float:
     if float(value) != value:
-        raise DatasetError(f"{name}: holds an integer that a float cannot hold exactly")
+        raise DatasetError(
+            f"{name}: holds an integer above 2**53, which a float cannot hold "
+            "exactly: select smaller numbers, or leave the column out if it is an "
+            "id"
+        )
     return float(value)
 
 

@@ -206,7 +206,10 @@ def _load(connection: Connection, directory: Path, digest: str) -> int:
     except FileNotFoundError:
         raise BackupError(damaged(DATABASE)) from None
     except ValueError:
-        raise BackupError(f"{DATABASE} is not of this version's tables") from None
+        raise BackupError(
+            f"{DATABASE} does not have this version's tables: restore it with the "
+            "version of Lethe that wrote it"
+        ) from None
     if hashed.hexdigest() != digest:
         raise BackupError(damaged(DATABASE))
     return count
@@ -234,14 +237,19 @@ def _require_log(settings: Settings, session: Session, backup: Backup, count: in
     size, nodes = storage.read_size(session), NodeTable(session)
     root = nodes.root_at(size)
     if (count, size, format_base64(root)) != (backup.rows, backup.size, backup.root):
-        raise BackupError("the backup's rows are not those that its manifest counts")
+        raise BackupError(
+            "the backup has other rows than its manifest says: use another backup"
+        )
     latest = storage.latest_checkpoint(session)
     if latest is None:
-        raise BackupError("the backup holds no log")
+        raise BackupError("the backup has no log: use another backup")
     signed, _ = read_log_keys(settings).open(latest.note)
     at_signed = nodes.root_at(signed.size)
     if signed.size > size or at_signed != signed.root:
-        raise BackupError("the backup's log is not the one that its key signed")
+        raise BackupError(
+            "the backup's log is not the one that the log's key signed: use "
+            "another backup, or the keys that belong to it"
+        )
     # The journal's replay reads the entries, so these must match the tree too.
     first = Checkpoint(settings.origin, 0, EMPTY_ROOT)
     try:
@@ -257,7 +265,9 @@ def _restore_keys(target: Path, source: Path) -> None:
         _require_all_keys(target)
         raise BackupError(f"{target} is not empty: keys are never overwritten, drop --keys")
     if not (source / GUARD).is_file():
-        raise BackupError(f"{source} holds no keys: it lacks {GUARD}")
+        raise BackupError(
+            f"{source} has no file {GUARD}, so it is not a directory of keys: give another"
+        )
     target.mkdir(mode=0o700, parents=True, exist_ok=True)
     # Written first: these keys alone do not show what was signed after they were copied.
     write_durably(target / RESTORED, HALF)

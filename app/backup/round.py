@@ -257,11 +257,19 @@ def require_own(directory: Folder, origin: str, *, archived: bool) -> None:
     if MANIFEST in names:
         state = read_followed(directory)
         if state is None:
-            raise BackupError(f"{directory} is a backup of one moment: give another directory")
+            raise BackupError(
+                f"{directory} holds a backup of `lethe backup new`, which cannot be "
+                "followed into: give another directory"
+            )
         if state.archived != archived:
-            raise BackupError(f"{directory} follows another kind of database: give another one")
+            raise BackupError(
+                f"{directory} has followed a database of the other kind, SQLite or "
+                "PostgreSQL: give another directory"
+            )
         if state.origin != origin:
-            raise BackupError(f"{directory} follows the log {state.origin}: give another one")
+            raise BackupError(
+                f"{directory} has followed the log {state.origin}: give another directory"
+            )
     elif names and LOCK not in names:
         raise BackupError(f"{directory} has other files: give a new or an empty directory")
 

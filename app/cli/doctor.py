@@ -155,7 +155,8 @@ def _clock(engine: Engine) -> str:
         skew = abs(clock(connection) - utcnow())
     if skew > SKEW:
         raise LetheError(
-            f"the clocks of this machine and the database differ by {skew}: run NTP on both"
+            f"the clocks of this machine and of the database differ by {skew}, more "
+            f"than {SKEW}: run NTP on both"
         )
     return f"differs from the database's by {skew / timedelta(milliseconds=1):.0f} ms"
 

@@ -190,7 +190,10 @@ def _succeed(ledger: Ledger, vkey: str, note: str) -> None:
 
     def effect(tx: Transaction) -> None:
         if ledger.size(tx.session):
-            raise LogExistsError("the database already holds a log, and keeps it")
+            raise LogExistsError(
+                "the database already holds a log, and keeps it: for another log, set "
+                "LETHE_DATABASE_URL to an empty database"
+            )
         tx.append(succession_leaf(vkey, note, tx.now.date()))
 
     ledger.transact(effect)

@@ -63,7 +63,10 @@ class Action:
     def check_role(self, visitor: Visitor) -> None:
         """Raise ForbiddenError unless the visitor's role may take it."""
         if visitor.role not in self.roles:
-            raise ForbiddenError(f"this is decided by the role {' or '.join(self.roles)}")
+            raise ForbiddenError(
+                f"only the role {' or '.join(self.roles)} may do this: sign in with "
+                "such a token"
+            )
 
 
 def _reason(form: Mapping[str, str]) -> str:

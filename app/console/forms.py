@@ -56,7 +56,9 @@ async def posted(request: Request, services: ServicesDep) -> Mapping[str, str]:
     """
     _check_site(request, services)
     if not pages.is_form(request):
-        raise FormRefusedError("send the form of the page: its content type is another one")
+        raise FormRefusedError(
+            "the form must be sent as application/x-www-form-urlencoded: use the page itself"
+        )
     body = await pages.read_form(request, MOST_BYTES)
     malformed = "the form is not URL-encoded UTF-8 of at most 100 fields"
     twice = "the form has a field twice"

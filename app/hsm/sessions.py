@@ -140,13 +140,17 @@ def _initialise(settings: Settings) -> None:
             "a key is in a PKCS#11 token: set LETHE_PKCS11_MODULE to the library of its maker"
         )
     if not Path(path).is_file():
-        raise HsmError("LETHE_PKCS11_MODULE is not the path of a library")
+        raise HsmError(
+            "LETHE_PKCS11_MODULE is not the path of a library that can be loaded: "
+            "set it to the library of the token's maker"
+        )
     _finalize(path, _here.inherited)
     try:
         pkcs11.lib(path)
     except PKCS11Error as error:
         raise HsmError(
-            f"the library of LETHE_PKCS11_MODULE does not start ({type(error).__name__})"
+            "the library of LETHE_PKCS11_MODULE does not start "
+            f"({type(error).__name__}): check its configuration and its maker's log"
         ) from None
     _here.initialised.add(path)
 
@@ -163,7 +167,9 @@ def _pin(settings: Settings, uri: KeyUri) -> str:
         try:
             pin = uri.pin_source.read_text(encoding="utf-8").rstrip("\r\n")
         except (OSError, UnicodeDecodeError):
-            raise HsmError(f"the PIN file {uri.pin_source} cannot be read") from None
+            raise HsmError(
+                f"the PIN file {uri.pin_source} cannot be read: check its path and permissions"
+            ) from None
     else:
         pin = settings.pkcs11_pin.get_secret_value()
     if not pin:

@@ -130,8 +130,8 @@ def _public(session: Session, uri: KeyUri) -> PublicKey:
         if signs and kind == KeyType.EC and curve == P256:
             return EllipticCurvePublicKey.from_encoded_point(SECP256R1(), point[-65:])
     raise HsmError(
-        f"the key {uri.object} of the token {uri.token} is no Ed25519 or ECDSA P-256 key that "
-        "may sign"
+        f"the key {uri.object} of the token {uri.token} is no Ed25519 or ECDSA "
+        "P-256 key that may sign: name another, or allow it to sign"
     )
 
 

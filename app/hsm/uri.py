@@ -77,18 +77,26 @@ def parse_uri(text: str) -> KeyUri:
             raise HsmError(f"a PKCS#11 URI has an attribute twice, or one unknown here: {FORM}")
         given[name] = unquote_to_bytes(value)
     if given.pop("type", b"private") != b"private":
-        raise HsmError("the PKCS#11 URI is of an object that is no private key")
+        raise HsmError(
+            "the PKCS#11 URI names an object that is no private key: write "
+            "type=private, or leave type out"
+        )
     identifier = given.pop("id", b"")
     source = given.pop("pin-source", None)
     try:
         labels = {name: value.decode() for name, value in given.items()}
         pin_source = None if source is None else _path(source.decode())
     except UnicodeDecodeError:
-        raise HsmError("a label in the PKCS#11 URI is not UTF-8") from None
+        raise HsmError(
+            "the token or object in the PKCS#11 URI is not UTF-8: percent-encode "
+            "its label's UTF-8"
+        ) from None
     if not labels.get("token") or not labels.get("object"):
         raise HsmError(f"the PKCS#11 URI lacks a token or an object: {FORM}")
     if not all(value.isprintable() for value in labels.values()):
-        raise HsmError("a label in the PKCS#11 URI has a control character")
+        raise HsmError(
+            "the token or object in the PKCS#11 URI has a control character: correct its label"
+        )
     return KeyUri(**labels, id=identifier, pin_source=pin_source)
 
 

@@ -108,7 +108,9 @@ async def posted(request: Request, services: ServicesDep) -> IntakeForm:
     """
     _check_site(request, services)
     if not pages.is_form(request):
-        raise IntakeFormError("send the form of the page")
+        raise IntakeFormError(
+            "the form must be sent as application/x-www-form-urlencoded: use the page itself"
+        )
     body = await pages.read_form(request, MOST_BYTES)
     malformed = "the form cannot be read: use the page itself"
     twice = "the form has a field twice: use the page itself"

@@ -136,7 +136,11 @@ class SigningGuard:
             held, end = self._last(descriptor)
             require_extends(held, checkpoint.origin, checkpoint.size, root_at)
             if held.size == checkpoint.size and held.root != checkpoint.root:
-                raise ForkedError("another root was signed for this very size")
+                raise ForkedError(
+                    "the guard has another root as signed for this number of entries: "
+                    "restore the database that belongs to these keys, then run `lethe log "
+                    "fsck`"
+                )
             if held != checkpoint:
                 os.ftruncate(descriptor, end)
                 line = format_state(checkpoint)

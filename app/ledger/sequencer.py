@@ -247,7 +247,10 @@ class Ledger:
         first = Checkpoint(self.origin, 0, EMPTY_ROOT)
         with self.turn(), self._writing() as (session, state):
             if state.published is not None or state.size:
-                raise LogExistsError("the database already holds a log, and keeps it")
+                raise LogExistsError(
+                    "the database already holds a log, and keeps it: for another log, set "
+                    "LETHE_DATABASE_URL to an empty database"
+                )
             try:
                 self.guard.create(first)
             except GuardExistsError:

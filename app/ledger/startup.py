@@ -117,7 +117,10 @@ def init_log(
     require_recovered(settings.keys_dir)
     with Session(reading(engine)) as session:
         if storage.latest_checkpoint(session):  # new keys would only hide that the old are lost
-            raise LogExistsError("the database already holds a log, and keeps it")
+            raise LogExistsError(
+                "the database already holds a log, and keeps it: for another log, set "
+                "LETHE_DATABASE_URL to an empty database"
+            )
     create_keys(settings, log_at, issuer_at)
     if ml_dsa:
         create_ml_dsa(settings)

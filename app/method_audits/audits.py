@@ -163,8 +163,9 @@ def statistics(services: Services, audit_id: str) -> bytes:
         pairs = pairs_of(session, audit_id)
     if any(pair.before is None for pair in pairs):
         raise NumbersDestroyedError(
-            "they were of a record that has been erased since; the report stays, and its "
-            "counts and bounds are still checked without them"
+            "the numbers were destroyed, since one of their records was erased; "
+            "the report stays, and its counts and bounds are still checked without "
+            "them"
         )
     numbers = encode_statistics(pairs)
     if hashlib.sha256(numbers).hexdigest() != read_report(file).subject[0].digest:
@@ -202,7 +203,12 @@ def new_seed() -> int:
 
 def _auditable(model: Model, method: str | None) -> str:
     if TESTED.isdisjoint(offered(model.config)):
-        raise MethodUnavailableError("only methods of networks approximate: audit those")
+        raise MethodUnavailableError(
+            "this model has no approximate method that could be audited: only "
+            "networks have some"
+        )
     if model.config["network"]["id"] == PIXELS:
-        raise MethodUnavailableError("only classifiers can be audited, and this one has masks")
+        raise MethodUnavailableError(
+            "this network learns masks: only networks that classify whole rows can be audited"
+        )
     return method or model.method

@@ -67,9 +67,13 @@ def replay(services: Services, webhook: str, delivery: str | None) -> int:
         else:
             row = session.get(Delivery, delivery)
             if row is None or row.receiver != webhook:
-                raise NotFoundError("it has no delivery of this id: list its deliveries")
+                raise NotFoundError(
+                    "the webhook has no delivery of this id: list its deliveries"
+                )
             if row.state == events.WAITING:
-                raise ConflictError("this delivery waits to be sent already")
+                raise ConflictError(
+                    "this delivery already waits to be sent: there is nothing to do"
+                )
             again = again.where(col(Delivery.id) == delivery)
         done = session.connection().execute(
             again.values(

@@ -30,7 +30,7 @@ class Needles:
         """
         self.texts = list(dict.fromkeys(identifiers))
         if not self.texts:
-            raise IdentifierError("standard input names nobody: write one identifier a line")
+            raise IdentifierError("standard input is empty: write one identifier a line")
         for number, text in enumerate(self.texts, 1):
             if len(text.encode()) < SHORTEST:
                 raise IdentifierError(

@@ -257,7 +257,10 @@ def _check_statement(body: Masked, stated: Body) -> None:
     assert isinstance(stated, Statement)
     counts = (stated.added, stated.released, stated.input)
     if counts != (len(body.adds), len(body.releases), _digest_text(decoded(body.vector))):
-        raise RoundMismatchError("the statement is not about the input that it came with")
+        raise RoundMismatchError(
+            "the statement is not about the masked input that it came with: send "
+            "what the client wrote"
+        )
 
 
 def _seen(
@@ -305,7 +308,9 @@ def _check_records(
         if holds_any(session, model.id, chunk) or has_tombstone(
             session, model.id, tombstone_key, chunk
         ):
-            raise ConflictError("a record id is in the training set or was erased from it")
+            raise ConflictError(
+                "a record id is in the training set or was erased from it: use new ids"
+            )
 
 
 def _erases_owner(

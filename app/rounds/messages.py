@@ -129,7 +129,9 @@ def decoded(text: str) -> bytes:
     except (binascii.Error, ValueError):
         data = b""
     if base64.b64encode(data).decode() != text:
-        raise RoundMessageError("the message holds bytes that are not canonical base64")
+        raise RoundMessageError(
+            "the message has a value that is not canonical base64: send what the client wrote"
+        )
     return data
 
 

@@ -210,7 +210,9 @@ def abort(services: Services, round_id: str) -> RoundView:
     def effect(tx: Transaction) -> RoundView:
         row = _find(tx.session, round_id)
         if not is_open(row):
-            raise RoundStepError("the round has ended, or its sum is being added")
+            raise RoundStepError(
+                "the round has ended, or its sum is being added: see its state"
+            )
         fail(services, tx, row, "aborted: an operator ended the round; nothing was changed")
         return view(tx.session, row)
 

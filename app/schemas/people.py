@@ -51,7 +51,7 @@ class PersonIdentity(Wire):
     @model_validator(mode="after")
     def _some_digest(self) -> Self:
         if not self.identity().digests:
-            raise ValueError("an identity has at least one digest: sha256, sha1 or md5")
+            raise ValueError("an identity must have at least one digest: sha256, sha1 or md5")
         return self
 
     def identity(self) -> Identity:

@@ -32,13 +32,16 @@ class Scope(Wire):
             "subject": self.subject is not None,
         }
         if not named[self.level]:
-            raise ValueError(f"a scope of level {self.level} must say which")
+            raise ValueError(
+                f"a scope of level {self.level} must have the field "
+                f"{'records' if self.level == 'sample' else self.level}"
+            )
         if self.level == "subject" and self.client is not None:
             named["client"] = False  # a subject may be narrowed to one client
         if sum(named.values()) != 1:
-            raise ValueError("a scope names records, a client or a subject: exactly one")
+            raise ValueError("a scope must name records, a client or a subject: exactly one")
         if self.records is not None and len(set(self.records)) != len(self.records):
-            raise ValueError("a scope names each record once")
+            raise ValueError("a scope must name each record once")
         return self
 
 

@@ -198,7 +198,10 @@ def choose(model: Offer | None, wanted: NewRequest) -> str:
     if model.state == DELETED:
         raise ModelDeletedError(GONE)
     if model.state != "ready":
-        raise ModelNotReadyError("the model has no fitted version yet: try again later")
+        raise ModelNotReadyError(
+            "the model is not in service, as it is being fitted, its fit failed, "
+            "or it is quarantined: try again later"
+        )
     return method
 
 

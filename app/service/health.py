@@ -178,7 +178,10 @@ def _keys(services: Services) -> None:
 
 def _space(services: Services) -> None:
     if shutil.disk_usage(services.settings.data_dir).free < services.settings.min_free_bytes:
-        raise LetheError("the data directory's disk is nearly full: LETHE_MIN_FREE_BYTES")
+        raise LetheError(
+            "the data directory's disk has less free space than "
+            "LETHE_MIN_FREE_BYTES: free space there"
+        )
 
 
 def _witnesses(services: Services) -> None:
@@ -191,4 +194,7 @@ def _witnesses(services: Services) -> None:
 def _artifacts(services: Services) -> None:
     missing = services.artifacts.missing(services.engine)
     if missing:
-        raise LetheError(f"{missing} artifacts have no file: restore the data directory")
+        raise LetheError(
+            f"{missing} rows of artifacts have no file: restore the data directory "
+            "from its backup"
+        )

@@ -232,7 +232,9 @@ def current_key(session: Session, signed: SignedBy, role: Role) -> RequesterKey:
 def check_role(held: str, role: Role) -> None:
     """Raise KeyNotEntitledError unless a key holds the role that a call demands."""
     if held != role:
-        raise KeyNotEntitledError(f"this call is signed with a key of role {role}")
+        raise KeyNotEntitledError(
+            f"this call must be signed with a key of the role {role}, and yours has another"
+        )
 
 
 def unknown_key() -> KeyUnknownError:

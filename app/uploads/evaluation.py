@@ -59,7 +59,9 @@ class Evaluation:
         if headers[HELD_OUT_RECORDS].shape != (rows,):
             raise UploadError(f"{HELD_OUT_RECORDS} must be one id for each row of {FEATURES}")
         if features.size * self._packed(features).itemsize > max_bytes:
-            raise BodyTooLargeError(f"{FEATURES} take more than {max_bytes} bytes")
+            raise BodyTooLargeError(
+                f"{FEATURES} take more than {max_bytes} bytes: hold out fewer rows"
+            )
         if self.labels is not None:
             self._check_labels(headers[LABELS], (rows, *self.labels), max_bytes)
         check_ids(headers, (CLIENTS, SUBJECTS), rows, max_bytes)
@@ -121,7 +123,9 @@ class Evaluation:
             place = "pixel" if len(shape) > 1 else "row"
             raise UploadError(f"{LABELS} must be one {kind} for each {place}")
         if labels.size * 8 > max_bytes:
-            raise BodyTooLargeError(f"{LABELS} take more than {max_bytes} bytes")
+            raise BodyTooLargeError(
+                f"{LABELS} take more than {max_bytes} bytes: hold out fewer rows"
+            )
 
     def _features(self, sent: Archive) -> Iterator[NDArray[np.generic]]:
         for block in sent.blocks(FEATURES):

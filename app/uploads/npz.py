@@ -94,7 +94,8 @@ def check_exactness(rows: int, bits: int) -> None:
     largest = 2 ** (bits - 1) - 1
     if rows * largest * largest >= EXACT_SUM:
         raise UploadError(
-            f"{rows} rows of {bits}-bit codes overflow exact 64-bit sums: use fewer bits"
+            f"{rows} rows of {bits}-bit codes overflow exact 64-bit sums: send "
+            "fewer rows at a time, or register the model with fewer bits"
         )
 
 
@@ -121,7 +122,9 @@ class Archive:
                 header.shape[::-1] if header.fortran else header.shape, header.dtype
             )
         except MALFORMED:
-            raise UploadError("the .npz holds an array that cannot be read") from None
+            raise UploadError(
+                "the .npz has an array that cannot be read: save it again with numpy.savez"
+            ) from None
         flat, filled = array.reshape(-1), 0
         for block in self.blocks(name):
             flat[filled : filled + len(block)] = block
@@ -147,7 +150,9 @@ def opened(
     times its size; BodyTooLargeError: the known arrays would unpack to more than `max_bytes`.
     """
     if most_entries(body) > MAX_MEMBERS:
-        raise UploadError(f"the .npz has more than {MAX_MEMBERS} members")
+        raise UploadError(
+            f"the .npz has more than {MAX_MEMBERS} members: save only the arrays that are read"
+        )
     with ExitStack() as stack:
         with _readable():
             archive = stack.enter_context(zipfile.ZipFile(cast(BinaryIO, body)))
@@ -164,7 +169,10 @@ def opened(
                 )
             wanted = {name: members[name] for name in (*known, *people) if name in members}
             if sum(info.file_size for info in wanted.values()) > max_bytes:
-                raise BodyTooLargeError(f"the arrays unpack to more than {max_bytes} bytes")
+                raise BodyTooLargeError(
+                    f"the arrays unpack to more than {max_bytes} bytes: send fewer rows at "
+                    "a time"
+                )
             headers = {name: _header(archive, info) for name, info in wanted.items()}
             if sum(found.nbytes for found in headers.values()) > SMALL + MAX_RATIO * body.size:
                 raise UploadError(
@@ -180,7 +188,9 @@ def _readable() -> Iterator[None]:
     try:
         yield
     except UNREADABLE:
-        raise UploadError("the upload is not a readable .npz file") from None
+        raise UploadError(
+            "the upload is not a readable .npz file: save it with numpy.savez"
+        ) from None
 
 
 def _members(archive: zipfile.ZipFile) -> dict[str, zipfile.ZipInfo]:
@@ -196,13 +206,17 @@ def _members(archive: zipfile.ZipFile) -> dict[str, zipfile.ZipInfo]:
 def _header(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> Header:
     # `zipfile` cannot unpack bzip2 and LZMA in pieces of bounded size.
     if info.compress_type not in METHODS:
-        raise UploadError("the .npz uses a compression that numpy does not write")
+        raise UploadError(
+            "the .npz uses a compression that numpy does not write: save it with numpy.savez"
+        )
     with archive.open(info) as member:
         start = member.read(12)
         long = start[6:8] != b"\x01\x00"  # version 1.0 has two bytes for the length
         length = int.from_bytes(start[8:12] if long else start[8:10], "little")
         if length > MAX_HEADER:
-            raise UploadError("an array's header is too long")
+            raise UploadError(
+                "an array's header is too long: save the .npz again with numpy.savez"
+            )
         stream = io.BytesIO(start + member.read(length))
     try:
         version = npy.read_magic(stream)
@@ -212,14 +226,20 @@ def _header(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> Header:
             else npy.read_array_header_2_0(stream)
         )
     except MALFORMED:
-        raise UploadError("the .npz holds an array that cannot be read") from None
+        raise UploadError(
+            "the .npz has an array that cannot be read: save it again with numpy.savez"
+        ) from None
     if dtype.hasobject or dtype.itemsize == 0:
-        raise UploadError("arrays of Python objects are refused")
+        raise UploadError("arrays of Python objects are refused: save numbers or texts")
     if dtype.kind not in "biufUS" or not all(extent >= 0 for extent in shape):
-        raise UploadError("arrays must hold plain numbers or text")
+        raise UploadError(
+            "arrays must hold plain numbers or texts: save them with such a dtype"
+        )
     header = Header(shape, dtype, fortran, stream.tell())
     if header.length + header.nbytes != info.file_size:
-        raise UploadError("an array's header does not fit its data")
+        raise UploadError(
+            "an array's header does not fit its data: save the .npz again with numpy.savez"
+        )
     return header
 
 
@@ -238,7 +258,9 @@ def read_blocks(
                 break
             yield np.frombuffer(part, header.dtype)
     if filled != header.nbytes:
-        raise UploadError("the .npz misstates the size of an array")
+        raise UploadError(
+            "the .npz misstates the size of an array: save it again with numpy.savez"
+        )
 
 
 def check_ids(headers: Headers, names: Sequence[str], rows: int, max_bytes: int) -> None:

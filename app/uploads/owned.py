@@ -134,7 +134,9 @@ def check_people(
         try:
             check_kind(name.removeprefix(HELD_OUT).removeprefix(COLUMN))
         except IdentityError as error:
-            raise UploadError(f"an array of identities has no kind: {error.detail}") from None
+            raise UploadError(
+                f"an array of identities must be named {COLUMN}KIND: {error.detail}"
+            ) from None
         header = headers[name]
         if header.dtype != "uint8" or header.shape != (whose, WIDTH) or header.fortran:
             raise UploadError(

@@ -125,7 +125,7 @@ def parse_upload(
         rows = features.shape[0]
         if features.shape[1] != dimension:
             raise UploadError(
-                f"features have {features.shape[1]} columns, the model {dimension}"
+                f"features have {features.shape[1]} columns, and the model takes {dimension}"
             )
         if rows == 0:
             raise UploadError("the upload has no rows")
@@ -203,7 +203,9 @@ def parse_inputs(
                 "labels must be one integer for each " + ("pixel" if pixels else "row")
             )
         if labels.size * 8 > max_bytes:  # in the stored form
-            raise BodyTooLargeError(f"the labels take more than {max_bytes} bytes")
+            raise BodyTooLargeError(
+                f"the labels take more than {max_bytes} bytes: send fewer rows at a time"
+            )
         check_owners(headers, rows, max_bytes, evaluated=not records_required)
         held_out.check(headers, max_bytes)
 
@@ -267,9 +269,11 @@ def parse_table(
         if rows == 0:
             raise UploadError("the upload has no rows")
         if width != columns:
-            raise UploadError(f"features have {width} columns, the model {columns}")
+            raise UploadError(f"features have {width} columns, and the model takes {columns}")
         if features.size * 8 > max_bytes:  # in the stored form
-            raise BodyTooLargeError(f"the features take more than {max_bytes} bytes")
+            raise BodyTooLargeError(
+                f"the features take more than {max_bytes} bytes: send fewer rows at a time"
+            )
         whole = labels.dtype.kind in "iu"
         if labels.shape != (rows,) or not (whole or (not classes and labels.dtype in numbers)):
             kind = "integer" if classes else "number"
@@ -337,9 +341,13 @@ def parse_vectors(
         if rows == 0:
             raise UploadError("the upload has no rows")
         if width != columns:
-            raise UploadError(f"the vectors have {width} dimensions, the index {columns}")
+            raise UploadError(
+                f"the vectors have {width} dimensions, and the index takes {columns}"
+            )
         if features.size * 4 > max_bytes:  # in the stored form
-            raise BodyTooLargeError(f"the vectors take more than {max_bytes} bytes")
+            raise BodyTooLargeError(
+                f"the vectors take more than {max_bytes} bytes: send fewer rows at a time"
+            )
         check_owners(headers, rows, max_bytes, evaluated=not records_required)
         held_out.check(headers, max_bytes)
 

@@ -49,7 +49,10 @@ def work(client: str, data: ClientData, content: bytes) -> bytes:
     """Return the update that a task asks for. Raises RefusedError for another client's task."""
     task = decode_task(content)
     if task.client != client:
-        raise RefusedError("the task is another client's: compare the names of the nodes")
+        raise RefusedError(
+            "the task is for another client than --node-config names: compare the "
+            "clients of the nodes"
+        )
     with deterministic(THREADS):
         return encode_update(respond(task, data))
 
@@ -79,6 +82,6 @@ def load_rows(path: Path) -> ClientData:
             remedy = "save it with numpy.savez, or repair the path of the node"
             raise DatasetError(f"{name}: missing or unreadable; {remedy}") from None
         if array.dtype != dtype:
-            raise DatasetError(f"{name}: must be {np.dtype(dtype).name}")
+            raise DatasetError(f"{name}: must be of the type {np.dtype(dtype).name}")
         tensors[name] = torch.from_numpy(array)
     return ClientData(**tensors)

@@ -47,7 +47,7 @@ def read_job(path: Path) -> Job:
     try:
         document = json.loads(path.read_bytes())
     except (OSError, ValueError, RecursionError):
-        raise RefusedError("job: the file is missing or no JSON") from None
+        raise RefusedError("job: the file is missing or not JSON: check --run-config") from None
     fields = _fields("job", document, _JOB)
     forget = fields.get("unlearning")
     job = Job(
@@ -60,7 +60,9 @@ def read_job(path: Path) -> Job:
     )
     named = frozenset() if job.unlearning is None else job.unlearning.forget
     if job.nodes is not None and not named <= job.nodes.keys():
-        raise RefusedError("forget: names a client that is not among the nodes")
+        raise RefusedError(
+            "forget: names a client that is not in nodes: correct it, or add the client's node"
+        )
     return job
 
 
@@ -86,16 +88,20 @@ def _training(document: Any) -> TrainingConfig:
         server = ServerConfig(**fields.pop("server", {}))
         return TrainingConfig(**fields, local=local, server=server)
     except (TypeError, ValueError):
-        raise RefusedError("training: unknown fields, or of another type") from None
+        raise RefusedError(
+            "training: a field is unknown, or of another type than it must have"
+        ) from None
 
 
 def _nodes(document: Any) -> dict[str, int] | None:
     if document is None:
         return None
     if not isinstance(document, dict) or any(type(n) is not int for n in document.values()):
-        raise RefusedError("nodes: must be an object of node ids by client")
+        raise RefusedError(
+            "nodes: must be an object that gives each client's node id, an integer"
+        )
     if len(set(document.values())) != len(document):
-        raise RefusedError("nodes: two clients have one node")
+        raise RefusedError("nodes: two clients have the same node: give each its own")
     return document
 
 
@@ -103,15 +109,15 @@ def _unlearning(document: Any, directory: Path) -> Unlearning:
     fields = _fields("unlearning", document, _UNLEARNING)
     forget, settings = fields.get("forget"), fields.get("settings", {})
     if not isinstance(forget, list) or not all(isinstance(name, str) for name in forget):
-        raise RefusedError("forget: must be a list of clients")
+        raise RefusedError("forget: must be a list of clients' names")
     if not isinstance(settings, dict):
-        raise RefusedError("settings: must be an object")
+        raise RefusedError("settings: must be an object of the method's settings")
     for name in ("model", "method"):
         if not isinstance(fields.get(name), str):
             raise RefusedError(f"{name}: must be a string")
     start = fields.get("start")
     if start is not None and not isinstance(start, str):
-        raise RefusedError("start: must be a path")
+        raise RefusedError("start: must be the path of a model file, or left out")
     return Unlearning(
         directory / fields["model"],
         frozenset(forget),
@@ -124,5 +130,8 @@ def _unlearning(document: Any, directory: Path) -> Unlearning:
 def _number(name: str, value: Any, *, whole: bool = False) -> Any:
     fits = type(value) is int if whole else type(value) in (int, float)
     if not fits or not (1 if whole else 0) <= value <= 1e7:
-        raise RefusedError(f"{name}: must be a {'whole ' if whole else ''}number in range")
+        raise RefusedError(
+            f"{name}: must be a {'whole ' if whole else ''}number from "
+            f"{1 if whole else 0} to 10,000,000"
+        )
     return value

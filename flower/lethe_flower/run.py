@@ -183,9 +183,14 @@ def _weights(name: str, path: Path, network: Network) -> Weights:
     try:
         found, weights = decode_weights(path.read_bytes())
     except OSError:
-        raise RefusedError(f"{name}: the file is missing or unreadable") from None
+        raise RefusedError(
+            f"{name}: the file is missing or unreadable: check the path in the job"
+        ) from None
     if found != network:
-        raise RefusedError(f"{name}: the file holds another network than the job names")
+        raise RefusedError(
+            f"{name}: the file holds another network than the job's network names: "
+            "correct one of them"
+        )
     return weights
 
 

@@ -248,7 +248,7 @@ def report(
         second = None if keys is None else required_ml_dsa_key(keys, log.name)
         verdict = verify_certificate(data, log=log, issuer=issuer, log_ml_dsa=second)
     if page_url and not page_url.startswith(("https://", "http://")):
-        raise click.UsageError("--page-url begins with https:// or http://")
+        raise click.UsageError("--page-url must begin with https:// or http://")
     sheet = Sheet.of(data, verdict, page_url)
     words = texts(language)
     made = (

@@ -101,7 +101,9 @@ def _kinds(named: tuple[str, ...]) -> Kinds:
     for text in named:
         kind, _, identity = text.partition("=")
         if kind not in TYPES:
-            raise click.UsageError(f"--list is TYPE=KIND, with a TYPE of {', '.join(TYPES)}")
+            raise click.UsageError(
+                f"--list: write TYPE=KIND, with TYPE one of {', '.join(TYPES)}"
+            )
         found[kind] = check_kind(identity)
     return found
 

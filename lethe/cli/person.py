@@ -215,8 +215,8 @@ def _places(
     for option, name in (("--record-id", record), ("--column", column)):
         if header.count(name) != 1:
             raise click.ClickException(
-                f"the file needs one column {name}; name another with {option}"
+                f"the file must have exactly one column {name}: name another with {option}"
             )
     if record == column:
-        raise click.ClickException("record ids and values are two columns")
+        raise click.ClickException("--record-id and --column must name two columns")
     return header.index(record), header.index(column)

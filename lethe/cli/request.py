@@ -156,7 +156,7 @@ def submit(
     if ticket is not None or checked is not None or contact is not None:
         raise click.UsageError("--ticket, --checked and --contact need --person")
     if model is None:
-        raise click.UsageError("give the --model")
+        raise click.UsageError("name the model with --model")
     signer = find_signer(url, key_file, keyid)
     if signer is None:
         raise click.UsageError("give your --key, or save it with `lethe login --key`")

@@ -85,7 +85,9 @@ def serve(directory: Path, host: str, port: int) -> None:
     try:
         server = Server((host, port), loaded)
     except (OSError, OverflowError) as error:
-        raise click.UsageError(f"cannot listen there: {error}") from None
+        raise click.UsageError(
+            f"cannot listen on {host}:{port}: {error}; choose another --host or --port"
+        ) from None
 
     def stop(number: int, frame: FrameType | None) -> None:
         threading.Thread(target=server.shutdown, daemon=True).start()

@@ -218,7 +218,10 @@ def _attempt(item: Document) -> int | None:
     try:
         return canonical.parse_decimal(_typed(detail, "attempt", str), 2**31)
     except ValueError:
-        raise AnswerError("detail.attempt is not a number") from None
+        raise AnswerError(
+            "the service's answer has an attempt that is no whole number: update "
+            "the service or this client"
+        ) from None
 
 
 def parse_progress(document: Document) -> Progress | None:
@@ -261,7 +264,7 @@ def parse_page(response: httpx2.Response) -> Page:
     document = parse_object(response)
     items = _typed(document, "items", list)
     if not all(isinstance(item, dict) for item in items):
-        raise AnswerError("the service's list holds something other than objects")
+        raise AnswerError("the service's list has an item that is no object: is the URL right?")
     return Page(tuple(items), _optional(document, "next"))
 
 
@@ -319,7 +322,10 @@ def _printable(text: str) -> str:
 def _typed(document: Any, name: str, kind: type[T]) -> T:
     value = document.get(name) if isinstance(document, dict) else None
     if not isinstance(value, kind) or isinstance(value, bool):
-        raise AnswerError(f"the service's answer has no proper field {name!r}")
+        raise AnswerError(
+            f"the service's answer lacks the field {name!r}, or has it with another "
+            "type: is the URL right, and the service of this version?"
+        )
     return value
 
 

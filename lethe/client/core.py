@@ -58,7 +58,9 @@ class Reader:
         """
         self._data += chunk
         if len(self._data) > self._most:
-            raise AnswerError(f"the service's answer has more than {self._most} bytes")
+            raise AnswerError(
+                f"the service's answer has more than {self._most} bytes: is the URL right?"
+            )
 
     def whole(self) -> httpx2.Response:
         """Return the response with its body in memory."""

@@ -121,7 +121,10 @@ class EntryReading:
             following = page["next"]
             whole = page["completeness"]["range"]
         except (LookupError, TypeError, ValueError):
-            raise AnswerError("the service's entries lack a member") from None
+            raise AnswerError(
+                "the service's entries lack a field, or have one of another type: is "
+                "the service of this version?"
+            ) from None
         if self.complete:
             self._take_range(entries, whole)
         else:

@@ -42,7 +42,10 @@ class EventParser:
         self._rest.append(rest)
         self._length += len(rest)
         if self._length > MOST:
-            raise AnswerError("the service's stream has a line without end")
+            raise AnswerError(
+                f"the service's stream has a line of more than {MOST} characters: is "
+                "the URL right?"
+            )
         for line in lines:
             line = line.removesuffix("\r")
             if not line:
@@ -52,7 +55,10 @@ class EventParser:
             elif not line.startswith(":"):  # a comment: the stream is alive
                 self._size += len(line)
                 if self._size > MOST:
-                    raise AnswerError("the service's stream has an event without end")
+                    raise AnswerError(
+                        f"the service's stream has an event of more than {MOST} characters: is "
+                        "the URL right?"
+                    )
                 name, _, value = line.partition(":")
                 value = value.removeprefix(" ")
                 if name == "data" and "data" in self._fields:
@@ -66,7 +72,9 @@ class EventParser:
         except (ValueError, RecursionError):
             data = None
         if not isinstance(data, dict):
-            raise AnswerError("an event of the service's stream is no JSON object")
+            raise AnswerError(
+                "an event of the service's stream is no JSON object: is the URL right?"
+            )
         counted = number.isascii() and number.isdigit() and len(number) <= LONGEST_INDEX
         index = int(number) if counted else None
         return StreamEvent(self._fields.get("event", "message"), index, data)

@@ -33,17 +33,25 @@ def verify_callback(
         raw = base64.b64decode(key.removeprefix(PREFIX), validate=True)
         public = Ed25519PublicKey.from_public_bytes(raw)
     except (binascii.Error, ValueError):
-        raise NoticeError(f"the key is none of a service: it begins with {PREFIX}") from None
+        raise NoticeError(
+            f"the key must be the service's public key, which begins with {PREFIX}"
+        ) from None
     try:
         name, stamp = named["webhook-id"], named["webhook-timestamp"]
         signatures, sent = named["webhook-signature"].split(), int(stamp)
     except (KeyError, ValueError):
-        raise NoticeError("the headers of Standard Webhooks are missing") from None
+        raise NoticeError(
+            "webhook-id, webhook-timestamp or webhook-signature is missing or "
+            "malformed: pass the headers of the call"
+        ) from None
     signed = f"{name}.{stamp}.".encode() + body
     if not any(_is_signed(public, one, signed) for one in signatures):
         raise NoticeError("the service's key did not sign this callback")
     if abs(int((now or datetime.now(UTC)).timestamp()) - sent) > TOLERANCE_S:
-        raise NoticeError(f"the callback was sent more than {TOLERANCE_S} seconds ago")
+        raise NoticeError(
+            f"the callback's time is more than {TOLERANCE_S} seconds from now: it "
+            "is old, or a clock is wrong"
+        )
     try:
         said = json.loads(body)
     except (ValueError, RecursionError):

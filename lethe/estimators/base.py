@@ -151,7 +151,10 @@ class ExactClassifier(ClassifierMixin, ExactEstimator):  # type: ignore[misc]
         else:
             self.classes_ = np.unique(np.asarray(self.classes))
             if not np.isin(found, self.classes_).all():
-                raise EstimatorInputError("y: a label is not among the declared classes")
+                raise EstimatorInputError(
+                    "y: a label is not among the declared classes: declare it in classes, "
+                    "or correct it"
+                )
         numbers = np.searchsorted(self.classes_, labels).astype(np.int64)
         self._counts = np.bincount(numbers, minlength=len(self.classes_))
         return numbers

@@ -45,7 +45,7 @@ def distinct_ids(ids: Sequence[Any]) -> list[str]:
     """Return ids as text. Raises EstimatorInputError as `record_ids`."""
     kinds = {type(one) for one in ids}
     if not (kinds <= {str} or kinds <= {int}):
-        raise EstimatorInputError("ids: give texts, or whole numbers, and not both")
+        raise EstimatorInputError("ids: give either texts or whole numbers")
     found = [str(one) for one in ids]
     if len(set(found)) != len(found):
         raise EstimatorInputError("ids: one is given twice; each row has an id of its own")
@@ -131,7 +131,10 @@ class RowStore:
         Raises EstimatorInputError if the model already has a row with one of the ids.
         """
         if any(one in self.slots for one in ids):
-            raise EstimatorInputError("ids: the model has a row of one of them: unlearn it")
+            raise EstimatorInputError(
+                "ids: the model already has a row of one of them: give new ids, or "
+                "unlearn it first"
+            )
         known = len(self.values)
         wanted = len(ids) - len(self._free)
         if wanted > 0:

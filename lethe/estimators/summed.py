@@ -51,7 +51,10 @@ class SummedEstimator(ExactEstimator):
     ) -> None:
         config = self._config(features.shape[1])
         if len(features) > MAX_ROWS:
-            raise EstimatorInputError(f"at most {MAX_ROWS} rows, so that sums are exact")
+            raise EstimatorInputError(
+                f"X: has more than {MAX_ROWS} rows, so that sums would not be exact: "
+                "divide them among several models"
+            )
         plain = _check_sample_weight(weights, features, dtype=np.float64)
         records = record_ids(ids, len(features))
         rows = config.coded(features, targets, plain)
@@ -79,7 +82,9 @@ class SummedEstimator(ExactEstimator):
 
     def _set(self, sums: Sums) -> None:
         if not sums.weight:
-            raise EstimatorInputError("sample_weight: the rows that are left have none")
+            raise EstimatorInputError(
+                "sample_weight: the rows that are left weigh 0: keep one with a weight"
+            )
         self._published = sums.published(self._names())
         self._sums = sums
         self._name_arrays(self._published)

@@ -147,7 +147,7 @@ def _types(archive: zipfile.ZipFile) -> dict[str, str]:
             raise DropError(f"{member.filename} is encrypted, or compressed in another way")
         found[member.filename] = match[1]
     if not found:
-        raise DropError("the archive has no list")
+        raise DropError("the archive has no list: download it again")
     return found
 
 
@@ -167,19 +167,19 @@ def _rows(archive: zipfile.ZipFile, name: str, kind: str) -> Iterator[Row]:
             )
             if number == 1:
                 if cells != header:
-                    raise _wrong(name, 1, f"the header is {','.join(header)}")
+                    raise _wrong(name, 1, f"the header must be {','.join(header)}")
                 continue
             if len(cells) != len(header) or _ITEM.fullmatch(cells[0]) is None:
                 raise _wrong(
                     name,
                     number,
-                    f"a row has {len(header)} cells, and an ID 12 letters and digits",
+                    f"a row must have {len(header)} cells, and an ID 12 letters and digits",
                 )
             if header[2:] and cells[2] not in TYPES:
-                raise _wrong(name, number, "ListType is not a type of list")
+                raise _wrong(name, number, f"ListType must be one of {', '.join(TYPES)}")
             yield Row(cells[0], _digest(name, number, cells[1]))
     if number == 0:
-        raise _wrong(name, 1, f"the header is {','.join(header)}")
+        raise _wrong(name, 1, f"the header must be {','.join(header)}")
 
 
 def _cells(name: str, number: int, line: bytes) -> list[str]:

@@ -150,7 +150,9 @@ def check(
     report = canonical.decode(data)
     try:
         if (report["apiVersion"], report["kind"]) != ("1", KIND):
-            raise PeriodError("this is no report of a period")
+            raise PeriodError(
+                "this is not a report of a period: give what `lethe report period` wrote"
+            )
         log = report["log"]
         proof = read_range(log, OWN)
         note, origin = log["checkpoint"], log["origin"]
@@ -159,7 +161,7 @@ def check(
     except (KeyError, TypeError, ValueError, IndexError, AttributeError):
         raise PeriodError("the report lacks a member, or one is misspelled") from None
     if not named.keys() <= {*COUNTED, OPEN} or not all(named.values()):
-        raise PeriodError("the report has a figure that is none of a period, or no number")
+        raise PeriodError("the report has an unknown figure, or one that is no whole number")
     if not isinstance(note, str):
         raise PeriodError("the report has no checkpoint")
     head, _ = log_keys(verifier).open(note)

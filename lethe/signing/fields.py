@@ -65,12 +65,12 @@ def parse_fields(lines: Mapping[str, list[str]]) -> SignatureFields:
     inputs = _dictionary("signature-input", lines)
     signatures = _dictionary("signature", lines)
     if inputs.keys() != signatures.keys():
-        raise SignatureMalformedError(
-            "Signature-Input and Signature do not have the same labels"
-        )
+        raise SignatureMalformedError("Signature-Input and Signature must have the same labels")
     for member in inputs.values():
         if not isinstance(member[0], list):
-            raise SignatureMalformedError("a member of Signature-Input is not a list")
+            raise SignatureMalformedError(
+                "a member of Signature-Input must be a list of components in parentheses"
+            )
     ours = [label for label, member in inputs.items() if member[1].get("tag") == TAG]
     if len(ours) > 1:
         raise SignatureMalformedError(f"more than one signature has the tag {TAG}")

@@ -107,7 +107,9 @@ class Witness:
             self._require_extends(held, request, checkpoint, body)
             now = int(self._clock())
             if held is not None and now < held.time:
-                raise ClockError("the clock of this witness is behind its last cosignature")
+                raise ClockError(
+                    "the clock of this witness is behind its last cosignature: set it"
+                )
             self.heads.write(Head(checkpoint.origin, checkpoint.size, checkpoint.root, now))
             added = "".join(cosigner.line(text, now) for cosigner in self._cosigners)
             self.heads.answered(checkpoint.origin, f"{text}\n{own}{added}")

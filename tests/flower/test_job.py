@@ -54,7 +54,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"training": {"rounds": 2, "seed": 3, SECRET: 1}}, "training"),
     ({"training": SECRET}, "training"),
     ({"nodes": {SECRET: "1"}}, "nodes: must be"),
-    ({"nodes": {SECRET: 1, "b": 1}}, "two clients have one node"),
+    ({"nodes": {SECRET: 1, "b": 1}}, "two clients have the same node"),
     ({SECRET: 1}, "job"),
     ({"unlearning": {**FORGET, "forget": SECRET}}, "forget"),
     ({"unlearning": {**FORGET, "settings": [SECRET]}}, "settings"),
@@ -62,7 +62,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"unlearning": {**FORGET, "start": 3}}, "start"),
     (
         {"nodes": {"bert": 1}, "unlearning": {**FORGET, "forget": [SECRET]}},
-        "not among the nodes",
+        "not in nodes",
     ),
 ]
 

@@ -61,8 +61,9 @@ def draw(rows: Mapping[str, StoredRows], plan: Plan, pair: int, classes: int) ->
     others = first(f"audit-rows|{plan.seed}|{pair}", trained - chosen, plan.rows)
     if len(chosen) + len(others) < plan.targets + plan.rows:
         raise RefusedError(
-            f"the model has {len(trained)} training rows, fewer than {plan.rows} and "
-            f"{plan.targets} targets: start an audit of fewer rows"
+            f"the model has {len(trained)} training rows, and a pair needs "
+            f"{plan.rows} rows and {plan.targets} targets: start an audit of fewer "
+            "rows"
         )
     if not unseen:
         raise RefusedError(

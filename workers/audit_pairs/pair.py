@@ -59,7 +59,9 @@ def run_pair(
     Raises RefusedError if the rows are too few or the method cannot be audited on them.
     """
     if network.task != "classification":
-        raise RefusedError("only classifiers can be audited: masks have no log-odds here")
+        raise RefusedError(
+            "this network learns masks: only networks that classify whole rows can be audited"
+        )
     drawn = draw(rows, plan, pair, network.classes)
     config = replace(training, seed=derive(plan.seed, "audit-training", pair), timeout=0.0)
     before = _trained(network, config, drawn.learned, device)
@@ -116,5 +118,7 @@ def _unlearned(
     except WITHOUT_A_MODEL:
         return None
     if found.claim not in CLAIMS:
-        raise RefusedError(f"{method.id}: its promise is proven for each model, not audited")
+        raise RefusedError(
+            f"{method.id}: cannot be audited, since each of its models is proven instead"
+        )
     return found.weights

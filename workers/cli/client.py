@@ -105,7 +105,10 @@ def contribute(
     with shown(), _client(url, key_file, keyid) as service:
         manifest = service.manifest(ref)
         if data_of(manifest).in_rounds:
-            raise click.ClickException("this model is masked: see `lethe round`")
+            raise click.ClickException(
+                "this model is masked, so its statistics are sent in rounds: use "
+                "`lethe round join`"
+            )
         if data_of(manifest).rows_here:
             if statistics_only:
                 raise click.ClickException(
@@ -162,7 +165,10 @@ def _table_body(data: Path, columns: Mapping[str, Any], manifest: Mapping[str, A
     )
     if wanted := manifest["features"]:
         if sorted(rows.names) != sorted(wanted):
-            raise RefusedError("the model has other features: omit --features")
+            raise RefusedError(
+                "DATA or --features names other features than the model has, which "
+                "`lethe model show` lists"
+            )
         order = [rows.names.index(name) for name in wanted]
         rows = replace(rows, features=rows.features[:, order])
     if manifest["family"] == "sums" and rows.weights is not None:
@@ -236,7 +242,9 @@ def release(
                 released = count(len(item["records"]), "record")
                 click.echo(plain(f"{item['id']}  released {released}"))
     if failed:
-        raise click.ClickException(f"{failed} releases could not be answered")
+        raise click.ClickException(
+            f"{failed} releases could not be answered: the lines above say why; run this again"
+        )
 
 
 @contextmanager

@@ -58,7 +58,7 @@ def _pairs(_: click.Context, __: click.Parameter, texts: tuple[str, ...]) -> dic
         raise click.BadParameter("write KIND=COLUMN, such as email=email_address")
     found = {kind: column for kind, _, column in pairs}
     if len(found) != len(pairs):
-        raise click.BadParameter("name one column for each kind")
+        raise click.BadParameter("a KIND is named twice: name one column for each")
     return found
 
 

@@ -60,7 +60,7 @@ def demo(
     if family is not None:
         source = click.get_current_context().get_parameter_source("method")
         if rounds is not None or source is click.core.ParameterSource.COMMANDLINE:
-            raise click.UsageError("--method and --rounds are of other families")
+            raise click.UsageError("--method and --rounds are not for --family: leave them out")
         from workers.demo import tabular
 
         with shown():
@@ -73,7 +73,9 @@ def demo(
             network.run(data, method, out, keep_serving, rounds)
         return
     if rounds is not None:
-        raise click.UsageError(f"--rounds is of a network's training: {method} has none")
+        raise click.UsageError(
+            f"--rounds is for methods of networks only: leave it out with {method}"
+        )
     from workers.demo.run import run
 
     with shown():

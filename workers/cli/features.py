@@ -16,7 +16,7 @@ EXTRACTORS = ("identity", "random-relu", "sentence-transformers", "timm", "torch
 def _pairs(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> dict[str, str]:
     pairs = [text.partition("=") for text in given]
     if any(not sign for _, sign, _ in pairs):
-        raise click.BadParameter("write NAME=VALUE")
+        raise click.BadParameter("write NAME=VALUE, such as seed=0")
     return {name: value for name, _, value in pairs}
 
 

@@ -116,7 +116,7 @@ def _known(method: str) -> None:
     from workers.errors import RefusedError
 
     if method not in NETWORK:
-        raise RefusedError(f"no model here offers such a method: {', '.join(NETWORK)}")
+        raise RefusedError(f"method: choose one of {', '.join(NETWORK)}")
 
 
 def _check_step(step: "LadderStep") -> None:

@@ -27,10 +27,13 @@ def load(file: Path, *, or_model: bool = False) -> "Policy":
         ) from None
     if isinstance(document, dict) and isinstance(config := document.get("config"), dict):
         if "policy" not in config:
-            raise RefusedError("the file is a model that has no policy, such as a ridge head")
+            raise RefusedError(
+                "the file is the registration of a model without a policy: only "
+                "networks have one; write one with `lethe policy default`"
+            )
         if not or_model:
             raise RefusedError(
-                "the file is a model: the policy is what it has in config.policy"
+                "the file is the registration of a model: give only its member config.policy"
             )
         document = config["policy"]
     return from_document(document)

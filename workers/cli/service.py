@@ -104,7 +104,10 @@ def wait_until_ready(
     with Waiting(ref) as waiting:
         while _is_made(state := operator.model(ref)):
             if time.monotonic() > deadline:
-                raise click.ClickException("not fitted yet: follow it with `lethe model list`")
+                raise click.ClickException(
+                    f"{ref} is not fitted yet, and is fitted further: follow it with `lethe "
+                    "model list`"
+                )
             if (stalls := state.get("failure")) not in (None, told):
                 waiting.clear()
                 click.echo(plain(f"not fitted yet: {stalls}"), err=True)

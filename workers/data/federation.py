@@ -52,13 +52,16 @@ class Federation:
         if self.labels.dtype != np.int64:
             raise DatasetError("labels: must be int64")
         if self.labels.min() < 0 or self.labels.max() >= len(self.label_names):
-            raise DatasetError("labels: one lies outside label_names")
+            raise DatasetError(
+                "labels: one has no name: labels count from 0, and label_names has "
+                f"{len(self.label_names)}"
+            )
         if self.is_test.dtype != np.bool_:
-            raise DatasetError("is_test: must be boolean")
+            raise DatasetError("is_test: must be booleans, true for the rows that are held out")
         if self.is_test.all():
-            raise DatasetError("is_test: leaves no row to train on")
+            raise DatasetError("is_test: holds out every row: leave some to train on")
         if len(set(self.records.tolist())) != rows:
-            raise DatasetError("records: must be distinct")
+            raise DatasetError("records: an id repeats: give each record its own id")
         for kind, column in self.identities.items():
             check_column(kind, column, rows)
 

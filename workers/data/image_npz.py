@@ -42,7 +42,10 @@ def load_image_npz(path: Path) -> LabelledImages:
         raise DatasetError("the file is not a readable .npz: save it again") from None
     names = next((names for names in _NAMES if names[0] in arrays), None)
     if names is None:
-        raise DatasetError("train_images: missing")
+        raise DatasetError(
+            "train_images: missing; name the arrays train_images and train_labels, "
+            "or x_train and y_train"
+        )
     for name in columns:
         if not name.startswith(_PARTS):
             raise DatasetError(
@@ -52,7 +55,9 @@ def load_image_npz(path: Path) -> LabelledImages:
     if names[2] in arrays or names[3] in arrays:
         parts.append(_pair(arrays, *names[2:]))
     if len({images.shape[1:] for images, _ in parts}) > 1:
-        raise DatasetError(f"{names[2]}: of another size than {names[0]}")
+        raise DatasetError(
+            f"{names[2]}: must have the height, width and channels of {names[0]}"
+        )
     labels = np.concatenate([found for _, found in parts])
     sizes = [len(found) for _, found in parts]
     return LabelledImages(
@@ -86,7 +91,9 @@ def _owners(arrays: dict[str, Any], column: str, sizes: list[int]) -> NDArray[np
             raise DatasetError(f"{part}{column}: must be one integer or string for each image")
         found.append(array.astype(np.str_))
     if len(sizes) == 1 and _PARTS[1] + column in arrays:
-        raise DatasetError(f"{_PARTS[1]}{column}: there are no test images")
+        raise DatasetError(
+            f"{_PARTS[1]}{column}: there are no test images: leave the array out"
+        )
     return np.concatenate(found)
 
 
@@ -121,7 +128,7 @@ def _pair(
 ) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
     for name in (first, second):
         if not isinstance(arrays.get(name), np.ndarray):
-            raise DatasetError(f"{name}: missing, or no array")
+            raise DatasetError(f"{name}: missing, or no array: save it with numpy.savez")
     images, labels = arrays[first], arrays[second]
     if images.dtype != np.uint8 or images.ndim not in (3, 4) or 0 in images.shape:
         raise DatasetError(

@@ -63,7 +63,7 @@ class SegmentedImages:
         if self.masks.shape != self.images.shape[:3] or self.masks.dtype != np.int64:
             raise DatasetError("masks: must have one class for each pixel of each image")
         if self.masks.min() < 0 or self.masks.max() >= self.classes:
-            raise DatasetError("masks: one lies outside the classes")
+            raise DatasetError(f"masks: a pixel has a class outside 0 to {self.classes - 1}")
 
 
 def _check_pixels(images: Pixels) -> None:
@@ -81,7 +81,9 @@ def _check_labels(labels: Labels, names: tuple[str, ...]) -> None:
     if labels.dtype != np.int64:
         raise DatasetError("labels: must be int64")
     if labels.min() < 0 or labels.max() >= len(names):
-        raise DatasetError("labels: one lies outside label_names")
+        raise DatasetError(
+            f"labels: one has no name: labels count from 0, and label_names has {len(names)}"
+        )
 
 
 def numbered(labels: Labels) -> tuple[str, ...]:

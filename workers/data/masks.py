@@ -30,20 +30,27 @@ def load_masks(
     if find_spec("PIL") is None:
         raise DatasetError(f"reading PNG needs Pillow: {libraries.with_extra('vision')}")
     if values is not None and (len(values) != classes or len(set(values)) != classes):
-        raise DatasetError("values: must be one distinct grey value for each class")
+        raise DatasetError(
+            f"--mask-value: name one grey value for each of the {classes} classes, each once"
+        )
     root = folder / "images"
     files = sorted(path.relative_to(root) for path in root.glob("*/*.png"))
     masks = {path.relative_to(folder / "masks") for path in (folder / "masks").glob("*/*.png")}
     if not files or set(files) != masks:
         raise DatasetError(
-            "images/SITE/NAME.png and masks/SITE/NAME.png must be the same names"
+            "each images/SITE/NAME.png needs a masks/SITE/NAME.png of the same "
+            "name, and the other way round; there must be at least one"
         )
     pixels = [_read(root / path) for path in files]
     planes = [_read(folder / "masks" / path) for path in files]
     if len({image.shape for image in pixels}) > 1:
-        raise DatasetError("images: must all have one size and one number of channels")
+        raise DatasetError(
+            "images: must all have the same width, height and number of channels"
+        )
     if any(mask.shape != (*pixels[0].shape[:2], 1) for mask in planes):
-        raise DatasetError("masks: must be grey and as large as their images")
+        raise DatasetError(
+            "masks: must be grey PNG files of the width and height of their images"
+        )
     return SegmentedImages(
         images=np.stack(pixels),
         masks=_classes(np.stack(planes)[..., 0], classes, values),
@@ -63,12 +70,16 @@ def _read(path: Path) -> NDArray[np.uint8]:
             image.verify()
         with path.open("rb") as file, Image.open(file, formats=["PNG"]) as image:
             if max(image.size) > LARGEST_SIDE:
-                raise DatasetError("an image is wider or higher than 8,192 pixels")
+                raise DatasetError(
+                    "an image is wider or higher than 8,192 pixels: scale it down or cut it"
+                )
             # A palette's indices are the classes of a mask, not its colours.
             grey: dict[str, Any] = {"L": "L", "P": "P", "1": "L", "LA": "L"}
             mode = image.mode
             if mode not in ("RGB", "RGBA", *grey):
-                raise DatasetError("an image has more than 8 bits for each channel")
+                raise DatasetError(
+                    "an image has more than 8 bits for each channel: convert it to 8"
+                )
             wanted = grey.get(mode, "RGB")
             array = np.array(image if mode == wanted else image.convert(wanted))
     # IndexError: of a file without image data, from Pillow's `verify`.

@@ -91,9 +91,11 @@ def _read(archive: "np.lib.npyio.NpzFile[Any]", name: str) -> _Array | None:
     try:
         array: _Array = archive[name]
     except UNREADABLE:
-        raise DatasetError(f"{name}: unreadable, or pickled objects") from None
+        raise DatasetError(
+            f"{name}: damaged, or pickled objects, which are never read: save numbers or texts"
+        ) from None
     if not isinstance(array, np.ndarray):
-        raise DatasetError(f"{name}: not an array")
+        raise DatasetError(f"{name}: not an array: save the file with numpy.savez")
     return array
 
 
@@ -137,7 +139,9 @@ def _checked(name: str, array: NDArray[np.str_]) -> NDArray[np.str_]:
     try:
         array.tolist()
     except (SystemError, ValueError):
-        raise DatasetError(f"{name}: holds what is no text: save it again") from None
+        raise DatasetError(
+            f"{name}: holds a code point that is no character: save it as UTF-8"
+        ) from None
     return array
 
 
@@ -148,5 +152,5 @@ def _label_names(array: _Array | None, labels: Labels) -> tuple[str, ...]:
     if array.ndim != 1 or array.dtype.kind != "U":
         raise DatasetError("label_names: must be a list of strings")
     if len(set(_checked("label_names", array).tolist())) != len(array):
-        raise DatasetError("label_names: must be distinct")
+        raise DatasetError("label_names: a name repeats: give each label its own name")
     return tuple(str(name) for name in array)

@@ -21,7 +21,10 @@ def dirichlet(labels: Labels, clients: int, alpha: float, seed: int) -> NDArray[
     Raises DatasetError for more clients than rows, or alpha not positive.
     """
     if not 1 <= clients <= len(labels):
-        raise DatasetError(f"{clients} clients for {len(labels)} rows: at least one row each")
+        raise DatasetError(
+            f"{clients} clients for {len(labels)} rows: deal to 1 to {len(labels)} "
+            "clients, at least one row each"
+        )
     if not 0 < alpha < float("inf"):
         raise DatasetError("alpha must be a positive number: 0.5 is a strong skew")
     rng = np.random.Generator(np.random.PCG64(seed))
@@ -44,7 +47,10 @@ def iid(rows: int, clients: int, seed: int) -> NDArray[np.int64]:
     partition. Raises DatasetError for more clients than rows.
     """
     if not 1 <= clients <= rows:
-        raise DatasetError(f"{clients} clients for {rows} rows: at least one row each")
+        raise DatasetError(
+            f"{clients} clients for {rows} rows: deal to 1 to {rows} clients, at "
+            "least one row each"
+        )
     rng = np.random.Generator(np.random.PCG64(seed))
     return rng.permutation(np.arange(rows, dtype=np.int64) % clients)
 
@@ -63,7 +69,9 @@ def natural(
     names, index, sizes = np.unique(owners, return_inverse=True, return_counts=True)
     kept = np.flatnonzero(sizes >= at_least)
     if not len(kept) or (clients is not None and not 1 <= clients <= len(kept)):
-        raise DatasetError(f"only {len(kept)} clients have {at_least} rows or more")
+        raise DatasetError(
+            f"only {len(kept)} clients have {at_least} rows or more: lower --at-least or --draw"
+        )
     if clients is not None:
         rng = np.random.Generator(np.random.PCG64(seed))
         kept = np.sort(rng.choice(kept, size=clients, replace=False))

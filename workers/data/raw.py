@@ -61,7 +61,7 @@ def load_raw(path: Path) -> Raw:
         ) from None
     names = [name for name in KINDS if name in found]
     if len(names) != 1:
-        raise DatasetError(f"the file must hold exactly one of {', '.join(KINDS)}")
+        raise DatasetError(f"the file must hold exactly one array of {', '.join(KINDS)}")
     inputs = found[names[0]]
     if inputs.ndim == 0 or len(inputs) == 0:
         raise DatasetError(f"{names[0]}: must hold at least one row")

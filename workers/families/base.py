@@ -267,7 +267,9 @@ class Family(Protocol):
 
         classes, config: of the model's registration. Raises RefusedError.
         """
-        raise RefusedError("this kind of model is exported in no other format")
+        raise RefusedError(
+            "this kind of model is exported in no other format: download the native file"
+        )
 
     def predict_held_out(
         self,
@@ -344,7 +346,9 @@ def configured(config: Mapping[str, Any]) -> Family:
     name = str(config.get("family", "ridge"))
     path = FAMILIES.get(f"{name}-{config.get('data')}", FAMILIES.get(name))
     if path is None:
-        raise UnknownFamilyError(f"update the workers: they know no family {name}")
+        raise UnknownFamilyError(
+            f"this worker does not know the model's family {name}: update the workers"
+        )
     return _load(path)
 
 

@@ -44,7 +44,7 @@ def run(job: JobContext, own: OwnJob) -> None:
     if measured.before is not None and not found.owners.keys().isdisjoint(
         measured.before.records
     ):
-        raise RefusedError("a record id is that of a held-out row registered: use new ids")
+        raise RefusedError("a record id is that of a registered held-out row: use new ids")
     reached("execute.computed")
 
     def effect(tx: Transaction) -> None:

@@ -185,7 +185,7 @@ def _refuse_claims(file: BinaryIO, records: Iterable[str], measured: VersionFigu
     claimed = set(records)
     claimed |= {one.record for one in identities(file) if one.state == HELD_OUT}
     if not claimed.isdisjoint(measured.before.records):
-        raise RefusedError("a held-out record id is that of a row registered: use new ids")
+        raise RefusedError("a held-out record id is that of a registered row: use new ids")
 
 
 def refuse_known(

@@ -62,12 +62,14 @@ def _computed(services: Services, taken: LeasedPair) -> dict[str, object]:
         audit = session.get_one(Audit, taken.audit_id)
         model = session.get_one(Model, audit.model_id)
         if model.state != "ready":
-            raise RefusedError("the model went out of service: start it again afterwards")
+            raise RefusedError(
+                "the model went out of service during the audit: start another once it is ready"
+            )
         method = family.of(model).audited_method(services, session, model, audit.config)
         version = model.current_version
     code = code_digest(*NETWORK_ROOMS)
     if not audit_queue.pin_code(services, taken.audit_id, code, method.version):
-        raise OtherCodeError("the workers' code changed during the audit: start it again")
+        raise OtherCodeError("the workers' code changed during the audit: start another")
     pair = method.run_pair(taken.pair)
     recorded = {
         "before": pair.before.hex(),

@@ -158,7 +158,7 @@ def learned_rows(images: LabelledImages) -> NDArray[np.int64]:
     """Return the rows that the data set does not hold out. Raises RefusedError for none."""
     learned = np.flatnonzero(~images.is_test)
     if not len(learned):
-        raise RefusedError("the data hold out every row: there is nothing to train on")
+        raise RefusedError("the data hold out every row: leave some to train on")
     return learned
 
 

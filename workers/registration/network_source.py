@@ -100,9 +100,14 @@ def prepare_rows(source: Source, *, ref: str, options: NetworkOptions) -> Networ
     people = {name: arrays.pop(name) for name in identities.names(arrays)}
     for name in ("inputs", "labels"):
         if name not in arrays or arrays[name].ndim < 1 or not len(arrays[name]):
-            raise DatasetError(f"{name}: missing or empty")
+            raise DatasetError(
+                f"{name}: missing or empty: the .npz needs inputs and labels, one row each"
+            )
     if arrays["inputs"].ndim not in (2, 4) or arrays["labels"].dtype.kind not in "iu":
-        raise DatasetError("inputs must be (n, features) or (n, c, h, w), labels integers")
+        raise DatasetError(
+            "inputs: must have the shape (n, features) or (n, channels, height, "
+            "width), and labels must be integers"
+        )
     arrays.setdefault("records", np.arange(len(arrays["inputs"])).astype(np.str_))
     for name, array in arrays.items():
         if array.ndim < 1 or len(array) != len(arrays["inputs"]):
@@ -133,7 +138,7 @@ def _pack_rows(
     """
     held = arrays.pop("is_test", np.zeros(len(arrays["inputs"]), np.bool_))
     if held.all():
-        raise RefusedError("the data hold out every row: there is nothing to train on")
+        raise RefusedError("the data hold out every row: leave some to train on")
     evaluation = {}
     if options.send_held_out:
         owners = arrays.get("clients", unowned(len(held))).astype(np.str_)

@@ -88,7 +88,7 @@ def read_recipe(path: Path) -> dict[str, Any]:
     except (OSError, ValueError, RecursionError):
         raise RefusedError(f"{path.name}: not a readable JSON file") from None
     if not isinstance(found, dict):
-        raise RefusedError(f"{path.name}: must be an object")
+        raise RefusedError(f"{path.name}: must be one JSON object")
     return found
 
 
@@ -184,7 +184,11 @@ def contributed(rows: RecipeRows, manifest: Mapping[str, Any]) -> bytes:
     places = np.array([classes.index(one) if one in classes else -1 for one in rows.classes])
     labels = places[rows.labels]
     if unknown := int((labels < 0).sum()):
-        raise RefusedError(f"{unknown:,} rows have a label that is none of the model's classes")
+        raise RefusedError(
+            f"{unknown:,} rows have a label that is none of the model's classes, "
+            "which `lethe model show` lists: correct the labels or leave these "
+            "rows out"
+        )
     return pack(replace(rows, labels=labels.astype(np.int64)), {}).npz
 
 

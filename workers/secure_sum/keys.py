@@ -40,7 +40,10 @@ def agree(own: X25519PrivateKey, peer: bytes) -> bytes:
     try:
         return own.exchange(X25519PublicKey.from_public_bytes(peer))
     except ValueError:
-        raise MalformedMessageError("a member advertised a key that is no key") from None
+        raise MalformedMessageError(
+            "a member advertised a key that is no X25519 public key: open a new "
+            "round without it"
+        ) from None
 
 
 def mask_key(seed: bytes, plan: RoundPlan, member: str) -> X25519PrivateKey:

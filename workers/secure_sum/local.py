@@ -77,7 +77,7 @@ def load_rows(
     try:
         return parse_rows(path.read_bytes(), people=people)
     except OSError:
-        raise RefusedError("the file of rows cannot be read") from None
+        raise RefusedError("DATA cannot be read: check the path and its permissions") from None
 
 
 def _table_rows(
@@ -122,7 +122,11 @@ def numbered(rows: LocalRows, classes: Sequence[str]) -> NDArray[np.int64]:
     numbers = np.array([places.get(name, -1) for name in rows.label_names])[rows.labels]
     unknown = int((numbers < 0).sum())
     if unknown:
-        raise RefusedError(f"{unknown:,} rows have a label that is none of the model's classes")
+        raise RefusedError(
+            f"{unknown:,} rows have a label that is none of the model's classes, "
+            "which `lethe model show` lists: correct the labels or leave these "
+            "rows out"
+        )
     return numbers.astype(np.int64)
 
 
@@ -226,12 +230,19 @@ def message_of(
     """
     place = {record: position for position, record in enumerate(rows.records)}
     unknown = sum(record not in place for record in records)
-    if unknown or not records:
-        raise RefusedError(f"{unknown or 'no'} of the records asked for are in these rows")
+    if not records:
+        raise RefusedError("records: name at least one to send")
+    if unknown:
+        raise RefusedError(
+            f"{unknown} of the {len(records)} records asked for are not in these "
+            "rows: give all rows that were contributed"
+        )
     chosen = [place[record] for record in records]
     owners = {(rows.clients[position], rows.subjects[position]) for position in chosen}
     if len(owners) != 1:
-        raise RefusedError("a message is of one client and one subject: split it")
+        raise RefusedError(
+            "the chosen rows are of several clients or subjects: send one message for each"
+        )
     codes = quantise(rows, chosen, manifest)
     bits = int(manifest["bits"])
     exact = summarise(codes, codes.codes.shape[1], len(manifest["classes"]), bits=bits)
@@ -254,7 +265,10 @@ def quantise(rows: LocalRows, chosen: list[int], manifest: Mapping[str, Any]) ->
     positions = np.array(chosen)
     labels = numbered(rows, manifest["classes"])[positions]
     if labels.min() < 0 or labels.max() >= len(manifest["classes"]):
-        raise RefusedError("a label is not among the model's classes")
+        raise RefusedError(
+            f"labels: must lie between 0 and {len(manifest['classes']) - 1}, the "
+            "places of the model's classes"
+        )
     quantiser = Quantiser(exponents, int(manifest["bits"]))
     codes, _ = quantiser.quantise(rows.features[positions])
     return Rows(codes, labels)

@@ -123,7 +123,9 @@ class Member:
         self._enough(peers)
         keys = [key for peer in peers.values() for key in (peer.cipher, peer.mask)]
         if len(set(keys)) != len(keys):
-            raise MaskMismatchError("two of the advertised keys are the same key")
+            raise MaskMismatchError(
+                "two members advertised the same key: leave this round and tell its operator"
+            )
         own = self.advertise()
         if messages.open_message(self.plan, own, self._roster)[1] != peers.get(self.name):
             raise MaskMismatchError("the service shows another key in this member's name")
@@ -173,10 +175,15 @@ class Member:
             WrongLengthError: The vector has another length than the plan's.
         """
         if vector.shape != (self.plan.length,):
-            raise WrongLengthError("the vector has not the length of the round's model")
+            raise WrongLengthError(
+                f"the vector must have {self.plan.length} entries, as the round's model needs"
+            )
         self._after(SharedKeys.step)
         if not set(sealed) <= set(self.peers) - {self.name}:
-            raise UnknownMemberError("shares come from somebody who did not advertise")
+            raise UnknownMemberError(
+                "shares come from a member that advertised no key: leave this round "
+                "and tell its operator"
+            )
         self._enough({*sealed, self.name})
         digest = hashlib.sha256(vector.tobytes()).digest()
         inputs = (dict(sealed), digest, tuple(adds), tuple(releases), dict(people))
@@ -236,7 +243,10 @@ class Member:
         self._after(MaskedInput.step)
         found = self._open(data, Statement)
         if self.name not in found or not set(found) <= set(self._held):
-            raise UnknownMemberError("the survivors are not those that this member masked with")
+            raise UnknownMemberError(
+                "the members named in the sum lack this one, or have one that it did "
+                "not mask with: answered nothing"
+            )
         assert self._stated is not None
         if found[self.name] != self._stated or any(
             one.seen != self._stated.seen for one in found.values()
@@ -260,7 +270,9 @@ class Member:
         found = self.statements(data)
         messages.check_contributions(self.plan, found)
         if self._survivors and self._survivors != found:
-            raise SecrecyError("survivors were named before, and others now: answered nothing")
+            raise SecrecyError(
+                "the service now names other members in the sum than before: answered nothing"
+            )
         self._survivors = found
         digest = messages.statements_digest(found)
         return self._answer(Confirmation.step, None, lambda: Confirmation(digest))
@@ -276,11 +288,14 @@ class Member:
         self._after(Confirmation.step)
         found = self._open(confirmed, Confirmation)
         if not set(found) <= set(self._survivors):
-            raise UnknownMemberError("somebody confirms a sum without being in it")
+            raise UnknownMemberError(
+                "a member confirms a sum that it is not in: answered nothing"
+            )
         digest = messages.statements_digest(self._survivors)
         if any(one.statements != digest for one in found.values()):
             raise SecrecyError(
-                "the service named different survivors to different members: answered nothing"
+                "the service named different members in the sum to different members: "
+                "answered nothing"
             )
         self._enough(found)
         remaining = set(self._survivors)
@@ -300,9 +315,15 @@ class Member:
         for item in data:
             sender, message = messages.open_message(self.plan, item, self._roster)
             if not isinstance(message, kind):
-                raise MaskMismatchError("the service shows messages of another step")
+                raise MaskMismatchError(
+                    "the service shows messages of another step than this one: leave this "
+                    "round and tell its operator"
+                )
             if sender in found:
-                raise DuplicateMessageError("the service shows two messages of one member")
+                raise DuplicateMessageError(
+                    "the service shows two messages of one member for this step: leave "
+                    "this round and tell its operator"
+                )
             found[sender] = message
         return found
 

@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from lethe.identity import WIDTH
-from lethe.ids import is_id
+from lethe.ids import RULE, is_id
 from workers.secure_sum.errors import (
     ForeignRoundError,
     MalformedMessageError,
@@ -114,7 +114,9 @@ class Statement:
         """Return the message of a body."""
         counts = [body[name] for name in ("added", "released")]
         if any(type(count) is not int or count < 0 for count in counts):
-            raise MalformedMessageError("a statement counts records, and they are no number")
+            raise MalformedMessageError(
+                "a statement's `added` and `released` must be whole numbers, 0 or more"
+            )
         digests = (_sized(body[name], KEY_BYTES) for name in ("input", "content", "seen"))
         return cls(*counts, *digests)
 
@@ -282,20 +284,27 @@ def open_message(plan: RoundPlan, data: bytes, roster: Roster) -> tuple[str, Mes
     """
     document = parse(data)
     if not isinstance(document, dict) or set(document) != _MEMBERS:
-        raise MalformedMessageError("a message has not the members of a round's message")
+        raise MalformedMessageError(
+            "a message must have exactly body, from, plan, signature and step: "
+            "send what the client wrote"
+        )
     if document["plan"] != plan.digest.hex():
-        raise ForeignRoundError("a message belongs to another round, or follows another plan")
+        raise ForeignRoundError(
+            "a message belongs to another round, or to another plan of this one"
+        )
     sender, step = document["from"], document["step"]
     if not isinstance(sender, str) or sender not in plan.members or sender not in roster:
-        raise UnknownMemberError("a message comes from somebody who is not on the roster")
+        raise UnknownMemberError("a message comes from a key that is not on the roster")
     signature = to_bytes(document.pop("signature"))
     check(roster[sender], spell(document), signature)
     try:
         message = _KINDS[step].parse(plan, document["body"])
     except (AttributeError, KeyError, TypeError):
-        raise MalformedMessageError("a message's body does not belong to its step") from None
+        raise MalformedMessageError(
+            "a message's body lacks a field of its step, or has one of another type"
+        ) from None
     if message.body() != document["body"]:
-        raise MalformedMessageError("a message's body says more than its step does")
+        raise MalformedMessageError("a message's body has a field that its step does not have")
     return sender, message
 
 
@@ -305,13 +314,13 @@ _MEMBERS = {"body", "from", "plan", "signature", "step"}
 def _sized(text: object, size: int) -> bytes:
     data = to_bytes(text)
     if len(data) != size:
-        raise WrongLengthError("a vector, key or share has not the size that the plan gives it")
+        raise WrongLengthError(f"a vector, key or share in a message must have {size} bytes")
     return data
 
 
 def _text(value: object) -> str:
     if not isinstance(value, str) or not is_id(value):
-        raise MalformedMessageError("an id in a message is no id")
+        raise MalformedMessageError(f"an id in a message must have {RULE}")
     return value
 
 
@@ -323,6 +332,6 @@ def _by_member(plan: RoundPlan, body: dict[str, Any], size: int) -> dict[str, by
 def _known(plan: RoundPlan, names: object) -> None:
     members = list(names)  # type: ignore[call-overload]
     if not set(members) <= set(plan.members):
-        raise UnknownMemberError("a message is about somebody who is not on the roster")
+        raise UnknownMemberError("a message names a member that is not in the round's plan")
     if members != sorted(set(members)):
-        raise MalformedMessageError("a message names a member twice, or out of order")
+        raise MalformedMessageError("a message must name members in ascending order, each once")

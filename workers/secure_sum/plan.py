@@ -49,21 +49,27 @@ class RoundPlan:
         least = (self.least_contributors, self.least_rows)
         numbers = (self.version, self.dimension, self.classes, self.threshold, *least)
         if any(type(number) is not int for number in numbers):
-            raise PlanError("a round's numbers are integers")
+            raise PlanError(
+                "version, dimension, classes, threshold and the least numbers must be integers"
+            )
         if min(least) < 1:
-            raise PlanError("a round asks for at least one contributor and one row")
+            raise PlanError("a round must ask for at least one contributor and one row")
         if not _ID.fullmatch(self.round_id):
-            raise PlanError("a round's id is a UUID in lower case")
+            raise PlanError("a round's id must be a UUID in lower case")
         if not re.fullmatch(r"[0-9a-f]{64}", self.configuration) or self.version < 0:
-            raise PlanError("a round names a configuration by its SHA-256, and a version")
+            raise PlanError(
+                "configuration must be a SHA-256 in lower-case hex, and version 0 or more"
+            )
         if not 1 <= self.dimension <= MAX_DIMENSION or not 1 <= self.classes <= MAX_CLASSES:
-            raise PlanError("the round's dimension or number of classes is out of range")
+            raise PlanError(
+                f"dimension must be 1 to {MAX_DIMENSION}, and classes 1 to {MAX_CLASSES}"
+            )
         if not 2 <= len(self.members) <= MAX_MEMBERS:
             raise PlanError(f"a round has 2 to {MAX_MEMBERS} members: open several rounds")
         if list(self.members) != sorted(set(self.members)):
-            raise PlanError("members are named once each, in order")
+            raise PlanError("members must be named in ascending order, each once")
         if not all(_NAME.fullmatch(member) for member in self.members):
-            raise PlanError("a member is named by the keyid of its registered key")
+            raise PlanError("each member must be named by the keyid of its registered key")
         if not len(self.members) < 2 * self.threshold <= 2 * len(self.members):
             raise PlanError(
                 f"the threshold of {len(self.members)} members is "
@@ -131,5 +137,7 @@ def parse_plan(document: object) -> RoundPlan:
     except (AssertionError, KeyError, TypeError, ValueError):
         same = False
     if not same:
-        raise PlanError("the service's answer is no plan of a masked round")
+        raise PlanError(
+            "the service's answer is not the plan of a masked round: tell its operator"
+        )
     return plan

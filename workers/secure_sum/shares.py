@@ -53,7 +53,7 @@ def combine(
             "round, perhaps without the members that dropped out"
         )
     if any(len(share) != SEED_BYTES for share in shares.values()):
-        raise WrongLengthError("a share has not the length of a share")
+        raise WrongLengthError(f"a share must have {SEED_BYTES} bytes")
     holders = sorted(shares, key=lambda holder: (holder in doubted, plan.index(holder)))
     for subset in islice(combinations(holders, plan.threshold), MAX_TRIES):
         points = [(plan.index(holder), shares[holder]) for holder in subset]
@@ -89,7 +89,7 @@ def open_shares(
         MaskMismatchError: It was changed, or is for other members or another plan.
     """
     if len(sealed) != SEALED_BYTES:
-        raise WrongLengthError("sealed shares have not the length of sealed shares")
+        raise WrongLengthError(f"sealed shares must have {SEALED_BYTES} bytes")
     cipher = ChaCha20Poly1305(derive(agree(own, key), plan, "shares", peer, me))
     try:
         return cipher.decrypt(bytes(12), sealed, _associated(plan, peer, me))

@@ -83,16 +83,25 @@ def parse_roster(document: object) -> dict[str, VerifyKey]:
     """
     roster: dict[str, VerifyKey] = {}
     if not isinstance(document, dict):
-        raise PlanError("a roster is a JSON object of keyids and public keys in PEM")
+        raise PlanError(
+            "the roster file must be a JSON object that gives each keyid's public "
+            "key in PEM: `lethe round roster` writes one"
+        )
     for keyid, pem in document.items():
         try:
             key = load_pem_public_key(pem.encode())
         except (AttributeError, ValueError, UnsupportedAlgorithm):
-            raise PlanError("the roster holds something that is no public key in PEM") from None
+            raise PlanError(
+                "the roster file has a value that is no public key in PEM: `lethe "
+                "round roster` writes one"
+            ) from None
         good = isinstance(key, Ed25519PublicKey) or (
             isinstance(key, EllipticCurvePublicKey) and isinstance(key.curve, SECP256R1)
         )
         if not good or not isinstance(key, VerifyKey):
-            raise PlanError("the roster holds a key that is neither Ed25519 nor ECDSA P-256")
+            raise PlanError(
+                "the roster file has a key that is neither Ed25519 nor ECDSA P-256: "
+                "get the member's registered key"
+            )
         roster[keyid] = key
     return roster

@@ -51,4 +51,6 @@ def to_bytes(text: object) -> bytes:
             data = b""
         if to_text(data) == text:
             return data
-    raise MalformedMessageError("a message holds bytes that are not canonical base64")
+    raise MalformedMessageError(
+        "a message has a value that is not canonical base64: send what the client wrote"
+    )

@@ -42,9 +42,9 @@ def to_vector(sums: Sums) -> Vector:
     """
     d, c = sums.moment.shape
     if sums.gram.shape != (d, d) or sums.counts.shape != (c,):
-        raise WrongLengthError("G, C and the label counts belong to different models")
+        raise WrongLengthError("gram, moment and counts have shapes of different models")
     if not np.array_equal(sums.gram, sums.gram.T):
-        raise WrongLengthError("G is not symmetric: its lower triangle would be lost")
+        raise WrongLengthError("gram must be symmetric, since only its upper triangle is sent")
     parts = [
         sums.gram[np.triu_indices(d)],
         sums.moment.ravel(),
@@ -62,7 +62,10 @@ def from_vector(vector: Vector, dimension: int, classes: int) -> Sums:
     d, c = dimension, classes
     triangle = d * (d + 1) // 2
     if vector.dtype != np.uint64 or vector.shape != (triangle + d * c + c + 1,):
-        raise WrongLengthError("the vector has not the length of the round's model")
+        raise WrongLengthError(
+            f"the vector must have {triangle + d * c + c + 1} entries, as the "
+            "round's model needs"
+        )
     entries = vector.view(np.int64)
     gram = np.zeros((d, d), dtype=np.int64)
     upper = np.triu_indices(d)

@@ -64,7 +64,10 @@ def _answer(
         return keys.sign(key, encode_scores(hashlib.sha256(data).hexdigest(), scores, classes))
     message = decode_message(data)
     if message.row != silo_task_id:
-        raise MessageError("this task was sent in another row: it is not answered in this one")
+        raise MessageError(
+            "this task does not belong to the row of silo_tasks that it lies in, "
+            "so it is not answered: find out who writes to the database"
+        )
     key, task = _key(services, message.silo, silos), message.task
     with services.reading() as session:
         data_of = load(services, session, message.model_id, task.client, message.positions)
@@ -75,5 +78,8 @@ def _answer(
 
 def _key(services: Services, silo: int, silos: Collection[int]) -> Ed25519PrivateKey:
     if silo not in silos:
-        raise keys.NotThisSiloError("the task is for another silo than this worker is")
+        raise keys.NotThisSiloError(
+            "the task is for a silo that this worker does not serve: start `lethe "
+            "worker --silo` with that silo's number"
+        )
     return keys.private_key(services.settings, silo)

@@ -83,13 +83,19 @@ async def read_rows(
         try:
             form = await parser.parse()
         except MultiPartException:
-            raise _invalid("form_invalid", (), "not valid multipart/form-data") from None
+            raise _invalid(
+                "form_invalid",
+                (),
+                "not valid multipart/form-data, or with too many or too large parts",
+            ) from None
         manifest, data = form.get("manifest"), form.get("data")
         if manifest is None:
             raise _invalid("missing", ("manifest",), "Field required")
         if isinstance(manifest, _SealedFile):
             if manifest.spool.size > field_bytes:
-                raise _invalid("form_invalid", ("manifest",), "too large")
+                raise _invalid(
+                    "form_invalid", ("manifest",), f"larger than {field_bytes} bytes"
+                )
             text = manifest.spool.read()
         else:
             text = _encoded(manifest)
@@ -129,7 +135,11 @@ async def read_form(
     try:
         form = await parser.parse()
     except MultiPartException:
-        raise _invalid("form_invalid", (), "not valid multipart/form-data") from None
+        raise _invalid(
+            "form_invalid",
+            (),
+            "not valid multipart/form-data, or with too many or too large parts",
+        ) from None
     try:
         parts = {
             name: await _content(value) for name, value in form.multi_items() if name in wanted

@@ -80,7 +80,9 @@ def check_pairing(said: Mapping[str, Any]) -> None:
     Raises DrpError if it has other members, so it was signed for something else.
     """
     if not said.keys() <= {*CLAIMS, "drp.version"}:
-        raise DrpError("a message that pairs has its claims and drp.version alone")
+        raise DrpError(
+            "a message that pairs must have only its claims and drp.version: leave the rest out"
+        )
 
 
 def check_withdrawal(
@@ -92,7 +94,7 @@ def check_withdrawal(
     Raises DrpError if it exercises a right, and what `check_claims` raises.
     """
     if "exercise" in said:
-        raise DrpError("a message with exercise withdraws nothing")
+        raise DrpError("a message that withdraws must not have exercise: leave it out")
     return check_claims(said, agent, business, now) if said.keys() & CLAIMS else None
 
 

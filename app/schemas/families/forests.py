@@ -58,7 +58,9 @@ class NewForest(FamilyManifest):
             if any(high <= low for low, high in pairwise(own)):
                 raise ValueError(f"edges: those of feature {place} must ascend")
         if self.forest.group is not None and self.forest.group > len(self.edges):
-            raise ValueError("forest.group: there are fewer features")
+            raise ValueError(
+                f"forest.group: must be at most {len(self.edges)}, the number of features"
+            )
         return self
 
     def pinned(self) -> dict[str, Any]:

@@ -141,7 +141,10 @@ class VerificationTerms(Wire):
     @model_validator(mode="after")
     def _references_for_whom_they_are(self) -> Self:
         if (self.references is not None) != any(name in BY_REFERENCE for name in self.attacks):
-            raise ValueError("references: name how many for lira or rmia, and for these alone")
+            raise ValueError(
+                "references: write how many if attacks has lira or rmia, and leave it "
+                "out otherwise"
+            )
         return self
 
     @model_serializer(mode="wrap")
@@ -218,7 +221,8 @@ class NewNetwork(FamilyManifest):
         dense = self.network.id in DENSE
         if len(self.input_shape) != (1 if dense else 3):
             raise ValueError(
-                "input_shape: (features,) for logistic and mlp, else (c, height, width)"
+                "input_shape: write [features] for logistic and mlp, else [channels, "
+                "height, width]"
             )
         if len(set(self.classes)) != len(self.classes):
             raise ValueError("classes: name each once")
@@ -282,6 +286,6 @@ def _check_canary(
     if canary.trigger[-1][0] >= size:
         raise ValueError(f"canary.trigger: a row has the places 0 to {size - 1}")
     if canary.units == "pixels" and len(input_shape) != 3:
-        raise ValueError("canary.units: only images have pixels, choose numbers")
+        raise ValueError("canary.units: pixels are for images only, write numbers")
     if canary.target not in classes:
         raise ValueError("canary.target: name one of the classes")

@@ -42,14 +42,14 @@ class ScriptDocument(Wire):
         named = {"entry": self.entry, "lock": self.lock, "predict": self.predict}
         for role, name in named.items():
             if name is not None and name not in self.files:
-                raise ValueError(f"{role}: no such file among files")
+                raise ValueError(f"{role}: must be the name of one of files")
             if role != "lock" and name is not None and not name.endswith(".py"):
-                raise ValueError(f"{role}: name a Python file")
+                raise ValueError(f"{role}: must be a Python file, whose name ends in .py")
         size = sum(len(text.encode("utf-8", "surrogatepass")) for text in self.files.values())
         if size > MOST_BYTES:
             raise ValueError(
-                f"files: {size} bytes, of at most {MOST_BYTES}: leave data and the hashes of "
-                "the lock file out"
+                f"files: have {size} bytes, more than {MOST_BYTES}: leave data and the "
+                "hashes of the lock file out"
             )
         folders = {f"{name}/" for name in self.files}
         if any(name.startswith(tuple(folders)) for name in self.files):

@@ -42,7 +42,9 @@ class IndexOptions(Wire):
         for kind, names in OWN.items():
             strange = sorted(names & self.model_fields_set)
             if strange and kind != self.index:
-                raise ValueError(f"{', '.join(strange)}: only for {kind}")
+                raise ValueError(
+                    f"{', '.join(strange)}: only for an index of the kind {kind}, leave it out"
+                )
         if (self.index == "ivf") != bool(self.centroids):
             raise ValueError("centroids: an index of the kind ivf needs them")
         return self
@@ -67,14 +69,14 @@ class NewVectors(FamilyManifest):
         try:
             packed = base64.b64decode(self.vectors.centroids, validate=True)
         except binascii.Error:
-            raise ValueError("vectors.centroids: not base64") from None
+            raise ValueError("vectors.centroids: must be base64") from None
         if len(packed) % (4 * self.columns):
             raise ValueError(
                 f"vectors.centroids: must be rows of {self.columns} float32 numbers, as wide "
                 "as the vectors"
             )
         if not all(map(isfinite, array("f", packed))):
-            raise ValueError("vectors.centroids: hold a NaN or an infinity")
+            raise ValueError("vectors.centroids: must hold no NaN and no infinity")
         return self
 
     def pinned(self) -> dict[str, Any]:

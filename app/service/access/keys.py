@@ -56,7 +56,7 @@ def register(services: Services, wanted: NewKey, by: str) -> tuple[KeyView, bool
     """
     key = load_public_key(wanted.public_key.encode())
     if algorithm_of(key) != wanted.algorithm:
-        raise KeyFormatError("the public key's algorithm is not the one named")
+        raise KeyFormatError(f"algorithm: must be that of the public key, {algorithm_of(key)}")
     row = RequesterKey(**wanted.model_dump(exclude={"public_key"}), public_key=public_pem(key))
 
     def effect(tx: Transaction) -> tuple[KeyView, bool]:
@@ -110,7 +110,10 @@ def confirm(services: Services, keyid: str, public_key: str, by: str) -> KeyView
         if key is None or not rows.is_believed(key) or key.revoked_at is not None:
             raise NotFoundError("no key has this id, or it was revoked")
         if key.role != "requester" or binding_of(key) is None:
-            raise ConflictError("only a requester's key that is bound is confirmed")
+            raise ConflictError(
+                "only a requester's key that is bound to a client or subject can be "
+                "confirmed: this one needs no confirmation"
+            )
         if key.public_key != given:
             raise ConflictError(
                 "the key that is registered under this id is not the one that you sent: find "

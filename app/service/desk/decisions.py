@@ -342,7 +342,8 @@ def _reason(
         )
     if reason not in choice:
         raise ConflictError(
-            f"reason: the {request.regulation.upper()} knows {', '.join(choice)}"
+            f"reason: choose one that the {request.regulation.upper()} knows: "
+            f"{', '.join(choice)}"
         )
     return choice[reason]
 

@@ -35,7 +35,7 @@ def report(services: Services, first: date, last: date) -> bytes:
     does not match the log.
     """
     if last < first:
-        raise BadCursorError("`to` is before `from`")
+        raise BadCursorError("`to` is before `from`: exchange them")
     with services.reading() as session:
         note, size = latest_head(session)
         entries = [

@@ -88,7 +88,10 @@ def tile(services: Services, path: str) -> bytes:
     with services.reading() as session:
         size = _latest(session).size
         if ref.width > tile_width(ref.level or 0, ref.index, size):
-            raise NotFoundError("the published tree has no such tile yet")
+            raise NotFoundError(
+                "the published tree has no such tile, or not yet: read `checkpoint` "
+                "for its size"
+            )
         first = ref.index * TILE_WIDTH
         if ref.level is not None:
             # One query: a client that reads a whole log asks for thousands of tiles.
@@ -127,7 +130,9 @@ def entries(
         published = _latest(session).size
         wanted = published if size is None else size
         if wanted > published:
-            raise NotFoundError("the published tree does not reach that far")
+            raise NotFoundError(
+                f"the published tree has {published} entries: ask for a size up to that"
+            )
         begin = 0 if last is None else last + 1
         values = [
             (name, value)
@@ -260,7 +265,10 @@ def inclusion(services: Services, index: int, size: int | None) -> InclusionView
         published = _latest(session).size
         wanted = published if size is None else size
         if not index < wanted <= published:
-            raise NotFoundError("the published tree does not reach that far")
+            raise NotFoundError(
+                f"the published tree has {published} entries: ask for a size up to that, "
+                "and for an index below the size"
+            )
         (leaf,) = read_leaves(session, index, index + 1)
         root, hashes = NodeTable(session, services.ledger.nodes).compute(
             lambda read: (tree_root(wanted, read), inclusion_proof(index, wanted, read))
@@ -283,7 +291,10 @@ def consistency(services: Services, old: int, new: int | None) -> ConsistencyVie
         published = _latest(session).size
         wanted = published if new is None else new
         if not old <= wanted <= published:
-            raise NotFoundError("sizes must satisfy old ≤ new ≤ the published size")
+            raise NotFoundError(
+                f"`old` must be at most `new`, and `new` at most {published}, the "
+                "published size"
+            )
         old_root, new_root, hashes = NodeTable(session, services.ledger.nodes).compute(
             lambda read: (
                 tree_root(old, read),
@@ -310,7 +321,9 @@ def check_published(services: Services) -> None:
         checkpoint = services.ledger.open(row.note)
         root = NodeTable(session).root_at(checkpoint.size)
     if checkpoint.root != root:
-        raise NotFoundError("the database does not hold the tree that was signed")
+        raise NotFoundError(
+            "the database does not hold the tree that was signed: run `lethe log fsck`"
+        )
 
 
 def _base64(data: bytes) -> str:

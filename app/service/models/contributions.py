@@ -165,7 +165,10 @@ def _admit(
             "this key is bound to one subject: send only its rows, and name it in subjects"
         )
     if model.state != "ready" and not (model.state == "registered" and is_remote(model)):
-        raise ModelNotReadyError("the model has no fitted version yet: try again later")
+        raise ModelNotReadyError(
+            "the model is not in service, as it is being fitted, its fit failed, "
+            "or it is quarantined: try again later"
+        )
     _check_waiting(session, model, key.keyid, services.settings.waiting_contributions_per_key)
     _refuse_known(services, session, model, upload, add_back)
     return model, None

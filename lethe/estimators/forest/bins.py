@@ -39,9 +39,13 @@ class Bins:
             raise EstimatorInputError("edges: give them for at least one feature")
         for j, own in enumerate(self.edges):
             if own.ndim != 1 or len(own) > MAX_EDGES:
-                raise EstimatorInputError(f"edges: feature {j} has more than {MAX_EDGES}")
+                raise EstimatorInputError(
+                    f"edges: those of feature {j} must be a list of at most {MAX_EDGES} numbers"
+                )
             if not np.isfinite(own).all() or (np.diff(own) <= 0).any():
-                raise EstimatorInputError(f"edges: those of feature {j} must ascend, finite")
+                raise EstimatorInputError(
+                    f"edges: those of feature {j} must be finite and ascend"
+                )
 
     @classmethod
     def declared(cls, edges: Sequence[Sequence[float]], *, missing: bool = False) -> "Bins":
@@ -72,7 +76,9 @@ class Bins:
         number of features, or invalid edges.
         """
         if rows.ndim != 2 or rows.shape[1] != len(otherwise):
-            raise EstimatorInputError(f"rows must have {len(otherwise)} features, as the bins")
+            raise EstimatorInputError(
+                f"rows must have {len(otherwise)} features, as the bins have"
+            )
         edges = [
             np.array(own, np.float64) if np.isnan(column).all() else _quantiles(column)
             for column, own in zip(rows.T, otherwise, strict=True)
@@ -91,7 +97,9 @@ class Bins:
         Raises EstimatorInputError: another number of features, infinity, or NaN without a bin.
         """
         if features.ndim != 2 or features.shape[1] != len(self.edges):
-            raise EstimatorInputError(f"rows must have {len(self.edges)} features, as the bins")
+            raise EstimatorInputError(
+                f"rows must have {len(self.edges)} features, as the bins have"
+            )
         empty = np.isnan(features)
         for j in range(len(self.edges)):
             if np.isinf(features[:, j]).any():

@@ -54,7 +54,7 @@ class Forest:
         codes = self.config.bins.codes(features)
         plain = check_targets(targets, self.config.classes)
         if not len(ids) == len(codes) == len(plain) or len(set(ids)) != len(ids):
-            raise EstimatorInputError("give one id, one row and one target each, ids distinct")
+            raise EstimatorInputError("give an id, a row and a target each, and each id once")
         if len(self) + len(ids) > MAX_ROWS:
             raise EstimatorInputError(
                 f"a forest has at most {MAX_ROWS} rows, so that its sums are exact: "

@@ -75,7 +75,10 @@ class ForestConfig:
             if not low <= getattr(self, name) <= high:
                 raise EstimatorInputError(f"{name}: give a whole number from {low} to {high}")
         if not self.group <= len(self.bins.edges) <= _BOUNDS["group"][1]:
-            raise EstimatorInputError("group: there are fewer features than a group has")
+            raise EstimatorInputError(
+                "group: must be at most the number of features, "
+                f"{len(self.bins.edges)}, and there may be {_BOUNDS['group'][1]} of them"
+            )
 
     @property
     def shape(self) -> Shape:

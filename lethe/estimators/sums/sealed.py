@@ -42,7 +42,9 @@ def open_sums(file: bytes, config: SumsConfig, data: str, rows: int) -> Sums:
             raise ValueError("of something else")
         return _kind(config).read(config, arrays)
     except (TypeError, ValueError):
-        raise EstimatorInputError("these are the sums of another model or of others") from None
+        raise EstimatorInputError(
+            "these are not the sums of this model: read the state that was saved with it"
+        ) from None
 
 
 def _kind(config: SumsConfig) -> type[RidgeSums] | type[BayesSums]:

@@ -766,7 +766,7 @@ def _another_schema(directory: Path, state: dict[str, Any]) -> None:
         (_file_elsewhere, "is damaged"),
         (_wrong_types, "is damaged"),
         (_no_time, "is damaged"),
-        (_another_log, "not those that its manifest counts"),
+        (_another_log, "other rows than its manifest says"),
         (_view, "no database of this version"),
         (_computed_column, "no database of this version"),
         (_long_piece, "is missing or not the file that was backed up"),
@@ -852,10 +852,10 @@ def test_a_directory_is_of_one_follower_and_one_log(
 
     refused(followed.directory, "another process follows into")
     write_backup(settings, engine, tmp_path / "b")
-    refused(tmp_path / "b", "a backup of one moment")
+    refused(tmp_path / "b", "cannot be followed into")
     refused(settings.data_dir, "has other files")
     other = settings.model_copy(update={"origin": "another.test/log"})
-    refused(followed.directory, f"follows the log {settings.origin}", other)
+    refused(followed.directory, f"has followed the log {settings.origin}", other)
     assert {path.name for path in tmp_path.glob("b/*")} == {
         "artifacts", "database.jsonl", "manifest.json",
     }  # fmt: skip

@@ -281,7 +281,7 @@ def test_a_directory_of_another_kind_of_database_is_refused(
         manifest = tmp_path / "other" / "manifest.json"
         manifest.write_text(json.dumps(json.loads(manifest.read_bytes()) | {"archived": False}))
         with (
-            pytest.raises(BackupError, match="another kind of database"),
+            pytest.raises(BackupError, match="a database of the other kind"),
             following(installed.settings, engine, tmp_path / "other"),
         ):
             pass

@@ -102,7 +102,7 @@ def test_copies_of_the_keys_need_a_mirror(
     assert other.exit_code != 0
     shutil.rmtree(keys)
     keys.mkdir()
-    assert "holds no keys" in detail(rehearse(kept, "--keys", str(keys)))
+    assert "not a directory of keys" in detail(rehearse(kept, "--keys", str(keys)))
 
 
 def test_with_a_journal_from_before_an_erasure_it_says_what_that_costs(

@@ -93,7 +93,7 @@ def test_neither_officers_nor_replayed_forms_decide(desk: Desk, stuck: str) -> N
     made = token(services, said["session"], f"{request}/retry")
     refused = officer.post(f"{request}/retry", {"form_token": made, "why": WHY})
     assert refused.status_code == 403
-    assert "this is decided by the role operator" in read(refused).text
+    assert "only the role operator" in read(refused).text
     foreign = officer.post(f"{request}/retry", {**form.fields, "why": WHY})
     assert foreign.status_code == 403
     assert logged(desk, "request.decided") == []

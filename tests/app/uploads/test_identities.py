@@ -66,7 +66,7 @@ def test_messages_of_statistics_have_them_too() -> None:
         ({"identity_email": np.array([ANN])}, "identity_email must be 68 bytes"),
         ({"identity_email": np.array([ANN, ANN]).copy("F")}, "by rows"),
         ({"identity_email": np.array([ANN, ANN], np.int8)}, "identity_email must be"),
-        ({"identity_ANN": np.array([ANN, ANN])}, "has no kind"),
+        ({"identity_ANN": np.array([ANN, ANN])}, "must be named"),
         ({"held_out_identity_email": np.array([ANN, ANN])}, "held_out_identity_email must"),
         ({"held_out_records": None}, "need held_out_records"),
         ({"held_out_records": np.array(["r0"])}, "held_out_records repeat"),

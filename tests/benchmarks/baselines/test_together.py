@@ -80,7 +80,7 @@ def test_the_benchmark_knows_them_and_the_product_does_not() -> None:
     made = make("pga", {"recovery": {"rounds": 2}, "clip_norm": 1.0})
     assert isinstance(made, Pga)
     assert (made.recovery, made.clip_norm) == (Recovery(rounds=2), 1.0)
-    with pytest.raises(RefusedError, match="unknown settings"):
+    with pytest.raises(RefusedError, match="setting is unknown"):
         make("fats", {"rounds": 3})
     with pytest.raises(RefusedError, match=r"choose one of .*exact-fun, fats, fed-au"):
         make("magic")

@@ -130,7 +130,7 @@ def test_what_cannot_be_unlearned_changes_nothing(name: str) -> None:
         ([], "at least one"),
         (["p001", "p001"], "twice"),
         (["p001", "nobody"], "1 of 2 are of no row"),
-        ([1.5], "texts, or whole numbers"),
+        ([1.5], "either texts or whole numbers"),
         (IDS, "no row would be left"),
     ):
         with pytest.raises(EstimatorInputError, match=cause):

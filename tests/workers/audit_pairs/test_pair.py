@@ -95,7 +95,7 @@ def test_the_method_is_asked_to_forget_the_targets_and_nothing_else() -> None:
 def test_masks_are_refused() -> None:
     shape = {"channels": 1, "height": 16, "width": 16, "classes": 2, "features": 8}
     masks = network("res-unet", shape)
-    with pytest.raises(RefusedError, match="only classifiers"):
+    with pytest.raises(RefusedError, match="only networks that classify"):
         run_pair(masks, small.TRAINING, Retrain(), small.rows(), small.PLAN, 0)
 
 
@@ -105,5 +105,5 @@ def test_a_method_that_proves_its_promise_is_refused() -> None:
             done = small.DoNothing().run(case)
             return replace(done, claim="certified-approximate")
 
-    with pytest.raises(RefusedError, match="proven for each model"):
+    with pytest.raises(RefusedError, match="each of its models is proven"):
         pair(0, Proven())

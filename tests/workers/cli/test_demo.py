@@ -14,7 +14,7 @@ def test_rounds_are_of_networks_alone(tmp_path: Path) -> None:
     arguments = ["--method", "acu", "--rounds", "2", "--out", str(out)]
     refused = CliRunner().invoke(demo, arguments)
     assert refused.exit_code == 2
-    assert "--rounds is of a network's training: acu has none" in refused.stderr
+    assert "--rounds is for methods of networks only: leave it out with acu" in refused.stderr
     assert not out.exists()
 
 
@@ -37,5 +37,5 @@ def test_a_family_has_no_method_or_rounds(words: list[str], tmp_path: Path) -> N
     out = tmp_path / "out"
     refused = CliRunner().invoke(demo, ["--family", "recipe", "--out", str(out), *words])
     assert refused.exit_code == 2
-    assert "are of other families" in refused.stderr
+    assert "are not for --family" in refused.stderr
     assert not out.exists()

@@ -74,7 +74,7 @@ def test_parameters_that_follow_may_be_left_out(raw: Path, tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--extractor", "torch-module"], "name the path"),
+        (["--extractor", "torch-module"], "give the path"),
         (["--extractor", "torch-module", "--path", "absent.pt2"], "missing or unreadable"),
         (["--extractor", "random-relu"], "missing"),
         (["--extractor", "identity", "--digest", "0" * 64], "differs from the pinned one"),

@@ -58,7 +58,7 @@ def test_too_few_rows_for_any_margin_are_said_at_once(rows: str, warned: bool) -
 def test_a_model_is_no_policy_and_the_error_says_where_it_is(tmp_path: Path) -> None:
     answer = {"ref": "m", "config": {"policy": written("--rows", "1000")}}
     assert "config.policy" in str(checked(tmp_path, answer).exception)
-    assert "has no policy" in str(checked(tmp_path, {"ref": "m", "config": {}}).exception)
+    assert "without a policy" in str(checked(tmp_path, {"ref": "m", "config": {}}).exception)
 
 
 def test_a_ladder_of_its_own_is_shown_in_order(tmp_path: Path) -> None:
@@ -78,9 +78,9 @@ def test_a_ladder_of_its_own_is_shown_in_order(tmp_path: Path) -> None:
     ("changes", "reason"),
     [
         ({"ladder": [{"method": "retrain"}]}, "leave retrain out"),
-        ({"ladder": [{"method": "magic"}]}, "no model here offers such a method: puf-special"),
-        ({"ladder": [{"method": "sisa"}]}, "no model here offers such a method"),
-        ({"ladder": [{"method": "hf-kcu", "settings": {"speed": 2}}]}, "unknown settings"),
+        ({"ladder": [{"method": "magic"}]}, "method: choose one of puf-special"),
+        ({"ladder": [{"method": "sisa"}]}, "method: choose one of"),
+        ({"ladder": [{"method": "hf-kcu", "settings": {"speed": 2}}]}, "setting is unknown"),
         ({"budget": "1000"}, "budget: choose from 0 to 100"),
         ({"version": 1}, "version: must be 2"),
     ],
@@ -96,7 +96,7 @@ def test_what_could_never_be_escalated_is_refused(
 def test_a_default_for_a_method_that_nobody_offers_is_refused() -> None:
     result = run("default", "--rows", "1000", "--method", "magic")
     assert result.exit_code == 1
-    assert "no model here offers such a method" in str(result.exception)
+    assert "method: choose one of" in str(result.exception)
 
 
 def test_reference_models_are_asked_for_and_their_cost_is_said(tmp_path: Path) -> None:

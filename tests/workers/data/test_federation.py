@@ -96,7 +96,7 @@ def test_a_whole_federation_is_taken() -> None:
         ({"labels": np.array([0, 2, 0])}, "labels: "),
         ({"labels": np.array([0, -1, 0])}, "labels: "),
         ({"labels": np.array([0, 1, 0], dtype=np.int32)}, "labels: must be int64"),
-        ({"records": np.array(["a", "a", "b"])}, "records: must be distinct"),
+        ({"records": np.array(["a", "a", "b"])}, "records: an id repeats"),
         ({"records": np.array(["a", "b"])}, "records: .* each row"),
         ({"is_test": np.ones(3, dtype=bool)}, "is_test: "),
     ],

@@ -99,14 +99,14 @@ def break_folder(root: Path, how: str) -> None:
 @pytest.mark.parametrize(
     ("how", "message"),
     [
-        ("no images", "same names"),
-        ("a mask missing", "same names"),
-        ("an image missing", "same names"),
-        ("an image of another size", "one size"),
+        ("no images", "of the same name"),
+        ("a mask missing", "of the same name"),
+        ("an image missing", "of the same name"),
+        ("an image of another size", "the same width, height"),
         ("a grey image among coloured ones", "number of channels"),
-        ("a mask of another size", "as large"),
+        ("a mask of another size", "width and height of their images"),
         ("a coloured mask", "grey"),
-        ("a class too many", "outside the classes"),
+        ("a class too many", "outside 0 to"),
         ("sixteen bits", "8 bits"),
         ("cut", "PNG"),
         ("empty", "PNG"),
@@ -133,7 +133,7 @@ def test_a_truncated_image_is_refused_where_pillow_would_fill_it(
 
 
 def test_a_grey_value_without_a_class_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(DatasetError, match="outside the classes"):
+    with pytest.raises(DatasetError, match="outside 0 to"):
         load_masks(folder(tmp_path), 2, values=(0, 255))
     for values in ((0,), (0, 0)):
         with pytest.raises(DatasetError, match="grey value"):

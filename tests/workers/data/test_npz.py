@@ -42,7 +42,7 @@ def test_a_header_that_numpy_would_parse_for_seconds_is_not_parsed(
         archive.writestr("subjects.npy", b"\x93NUMPY\x01\x00" + size + header + bytes(32))
     filtering = "numpy.lib._format_impl._filter_header"
     monkeypatch.setattr(filtering, lambda _: pytest.fail("numpy parses it"))
-    with pytest.raises(DatasetError, match="subjects: unreadable"):
+    with pytest.raises(DatasetError, match="subjects: damaged"):
         load_npz(path)
 
 
@@ -128,21 +128,21 @@ INF_FEATURES[0, 0] = np.inf
         ({"features": np.full((8, 3), -(2**63))}, r"features: holds an integer above 2\*\*53"),
         ({"labels": np.full(8, 2**40)}, "labels: must count from 0"),
         ({"labels": np.full(8, 10_000)}, "labels: .* to less than 10,000"),  # a name for each
-        ({"records": NO_TEXTS}, "records: holds what is no text"),
-        ({"label_names": NO_TEXTS[:3]}, "label_names: holds what is no text"),
+        ({"records": NO_TEXTS}, "records: holds a code point that is no character"),
+        ({"label_names": NO_TEXTS[:3]}, "label_names: holds a code point that is no character"),
         ({"labels": GOOD["labels"][None]}, "labels: "),
         ({"labels": np.empty(0, dtype=int)}, "labels: "),
         ({"clients": GOOD["clients"][:5]}, "clients: .* each row"),
         ({"clients": GOOD["clients"].astype(float)}, "clients: "),
         ({"clients": np.array(["a", None] * 4, dtype=object)}, "clients: .* pickled"),
         ({"records": np.arange(7)}, "records: .* each row"),
-        ({"records": np.arange(8) % 7}, "records: .* distinct"),
+        ({"records": np.arange(8) % 7}, "records: .* repeats"),
         ({"records": np.arange(8.0)}, "records: .* integer or string"),
         ({"records": np.array(["a", None] * 4, dtype=object)}, "records: .* pickled"),
         ({"label_names": np.array(["a", "b"])}, "labels: .* label_names"),
-        ({"label_names": np.array(["a", "a", "b"])}, "label_names: .* distinct"),
+        ({"label_names": np.array(["a", "a", "b"])}, "label_names: .* repeats"),
         ({"label_names": np.array([1, 2, 3])}, "label_names: .* strings"),
-        ({"is_test": np.ones(8, dtype=bool)}, "is_test: leaves no row"),
+        ({"is_test": np.ones(8, dtype=bool)}, "is_test: holds out every row"),
         ({"is_test": np.zeros(7, dtype=bool)}, "is_test: .* each row"),
         ({"is_test": np.zeros(8, dtype=int)}, "is_test: must be boolean"),
     ],

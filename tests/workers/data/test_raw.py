@@ -52,8 +52,8 @@ def test_inputs_are_told_by_their_name(
 @pytest.mark.parametrize(
     ("arrays", "message"),
     [
-        ({"labels": np.ones(3)}, "exactly one of"),
-        ({"texts": np.array(["a"]), "inputs": np.ones((1, 1))}, "exactly one of"),
+        ({"labels": np.ones(3)}, "exactly one array of"),
+        ({"texts": np.array(["a"]), "inputs": np.ones((1, 1))}, "exactly one array of"),
         ({"inputs": np.ones(3)}, "inputs: must be numbers"),
         ({"inputs": np.array([["a"]])}, "inputs: must be numbers"),
         ({"inputs": np.ones((0, 2))}, "at least one row"),

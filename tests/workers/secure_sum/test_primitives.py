@@ -231,7 +231,7 @@ def test_parts_of_different_models(
 def test_a_gram_matrix_that_is_not_symmetric_would_lose_a_half() -> None:
     sums = _sums((2, 2), (2, 2), 2)
     sums.gram[1, 0] = 1
-    with pytest.raises(WrongLengthError, match="not symmetric"):
+    with pytest.raises(WrongLengthError, match="must be symmetric"):
         to_vector(sums)
 
 

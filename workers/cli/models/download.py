@@ -81,7 +81,7 @@ def download(
         version, file, signature = fetch(operator, ref, named)
     number, data = version["number"], file
     if form == TENSORS and not is_tensors(file):
-        raise UnusableError(f"the file of {ref} is no safetensors file: take --format native")
+        raise UnusableError(f"the file of {ref} is not a safetensors file: use --format native")
     native = form in (NATIVE, TENSORS)
     if not native:
         with shown():
@@ -123,7 +123,9 @@ def native_suffix(config: Mapping[str, Any], file: bytes) -> str:
         return TENSORS
     written = str(config.get("script", {}).get("output", OWN))
     if not written.isascii() or not written.isalnum():
-        raise UnusableError("the service's answer has an invalid name of a format")
+        raise UnusableError(
+            "the service's answer names an invalid file format: is the service of this version?"
+        )
     return written
 
 
@@ -180,7 +182,10 @@ def push(url: str, ref: str, tracking: str, name: str | None) -> None:
         version, file, signature = fetch(operator, ref, "current")
         model = operator.model(ref)
         if (state := model["state"]) != "ready":
-            raise UnusableError(f"{ref} is {state}: only a ready model can be pushed")
+            raise UnusableError(
+                f"{ref} is {state}, and only a ready model can be pushed: wait until "
+                "`lethe model show` says ready"
+            )
         withdrawn = [one["number"] for one in operator.versions(ref) if one["withdrawn_at"]]
         store = MlflowStore(tracking, name or ref)
         native = f"model.{native_suffix(model['config'], file)}"

@@ -110,6 +110,6 @@ def shape_of(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> d
     for text in given:
         name, sign, value = text.partition("=")
         if not (sign and name and value.isascii() and value.isdigit()) or name in shape:
-            raise click.BadParameter("write NAME=VALUE, a whole number, each name once")
+            raise click.BadParameter("write NAME=VALUE with a whole number, and each NAME once")
         shape[name] = int(value)
     return shape

@@ -50,9 +50,9 @@ class Extractor(Protocol):
 def check_inputs(inputs: Inputs, width: int) -> None:
     """Raise RefusedError unless inputs are finite floats of shape (n, width)."""
     if inputs.ndim != 2 or inputs.shape[1] != width:
-        raise RefusedError(f"inputs must have {width} columns: check the extractor")
+        raise RefusedError(f"inputs: must have the {width} columns that the extractor reads")
     if inputs.dtype.kind != "f" or not np.isfinite(inputs).all():
-        raise RefusedError("inputs must be floats without NaN or infinity: repair the rows")
+        raise RefusedError("inputs: must be floats without NaN or infinity: repair the rows")
 
 
 def check_features(features: Inputs, rows: int, width: int) -> Features:

@@ -63,5 +63,8 @@ def parse_description(text: str) -> Described:
     except (AttributeError, KeyError, OverflowError, RecursionError, TypeError, ValueError):
         same = False
     if not same or not _ID.fullmatch(found.id) or not _DIGEST.fullmatch(found.digest):
-        raise ExtractorError("extractor: not what `lethe features extract` writes into a file")
+        raise ExtractorError(
+            "extractor: not in the form that `lethe features extract` writes: "
+            "extract the features again"
+        )
     return found

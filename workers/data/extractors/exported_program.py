@@ -71,7 +71,10 @@ class Call:
             elif form == "as_sym_int":
                 found[named["as_name"]] = int(one)
             elif form != "as_none":
-                raise ExtractorError(f"the program has an output of an unknown kind ({form})")
+                raise ExtractorError(
+                    f"the program has an operator whose output is of the kind {form}, and "
+                    "only tensors and sizes are read: export a plain module"
+                )
         return found
 
     def uses(self) -> set[str]:
@@ -102,7 +105,10 @@ class ExportedProgram:
                 found = call.run(values)
                 for name, value in found.items():
                     if isinstance(value, torch.Tensor) and value.shape != self.shapes[name]:
-                        raise ExtractorError("the program gives other shapes than it should")
+                        raise ExtractorError(
+                            "the program gives another shape for some inputs than for zeros: "
+                            "shapes may depend on the number of rows alone"
+                        )
                 values.update(found)
                 for name in call.last:
                     del values[name]
@@ -144,7 +150,10 @@ def read_program(data: bytes, batch: int) -> ExportedProgram:
 
 
 def _does_not_run(error: Exception) -> ExtractorError:
-    return ExtractorError(f"the program does not run ({type(error).__name__})")
+    return ExtractorError(
+        f"the program does not run ({type(error).__name__}): check that it "
+        "takes any number of rows, and export it again"
+    )
 
 
 def _planned(program: ExportedProgram, batch: int) -> ExportedProgram:
@@ -158,7 +167,9 @@ def _planned(program: ExportedProgram, batch: int) -> ExportedProgram:
         for call in calls:
             found = call.run(values, check=True)
             if not names.isdisjoint(found):
-                raise ExtractorError("the program gives two values one name")
+                raise ExtractorError(
+                    "the program gives two values the same name: export it again"
+                )
             names.update(found)
             values.update(found)
             check_live(values.values(), weights)
@@ -168,7 +179,7 @@ def _planned(program: ExportedProgram, batch: int) -> ExportedProgram:
             for name in call.last:
                 del values[name]
     if program.output not in shapes:
-        raise ExtractorError("the program does not run: it never computes its output")
+        raise ExtractorError("the program never computes its output: export it again")
     return replace(program, calls=calls, shapes=shapes)
 
 
@@ -196,7 +207,9 @@ def _program(archive: zipfile.ZipFile, size: int, batch: int) -> ExportedProgram
     if any(member.compress_type != zipfile.ZIP_STORED for member in members):
         raise ExtractorError("the archive is compressed: use it as torch.export.save wrote it")
     if len({member.filename for member in members}) != len(members):
-        raise ExtractorError("the archive has two files of one name: which is meant?")
+        raise ExtractorError(
+            "the archive has two files of the same name: use it as torch.export.save wrote it"
+        )
     if sum(member.file_size for member in members) > size:
         raise ExtractorError(
             "the archive's files overlap: use it as torch.export.save wrote it"
@@ -215,7 +228,9 @@ def _program(archive: zipfile.ZipFile, size: int, batch: int) -> ExportedProgram
     }
     graph, signature = exported["graph_module"]["graph"], exported["graph_module"]["signature"]
     if len(graph["nodes"]) > MAX_CALLS:
-        raise ExtractorError(f"the program has more than {MAX_CALLS} calls")
+        raise ExtractorError(
+            f"the program has more than {MAX_CALLS} calls of operators: export a smaller module"
+        )
     constants, given = _inputs(signature["input_specs"], tensors)
     return ExportedProgram(
         shape=_shape(graph["tensor_values"][given]["sizes"], exported, batch),
@@ -232,7 +247,10 @@ def _program(archive: zipfile.ZipFile, size: int, batch: int) -> ExportedProgram
 
 def _json(archive: zipfile.ZipFile, name: str) -> Any:
     if archive.getinfo(name).file_size > MAX_JSON:
-        raise ExtractorError(f"a description in the archive has more than {MAX_JSON} bytes")
+        raise ExtractorError(
+            f"a JSON file in the archive has more than {MAX_JSON} bytes: export a "
+            "smaller module"
+        )
     return json.loads(archive.read(name))
 
 
@@ -275,9 +293,14 @@ def _inputs(
         elif form in ("parameter", "buffer", "tensor_constant"):
             constants[entry["arg"]["name"]] = tensors[entry[f"{form}_name"]]
         else:
-            raise ExtractorError("the program takes more than tensors: export a plain module")
+            raise ExtractorError(
+                "the program has an input that is no tensor, parameter or buffer: "
+                "export a plain module"
+            )
     if len(given) != 1:
-        raise ExtractorError("the program must take exactly one tensor")
+        raise ExtractorError(
+            "the program must take exactly one tensor: export a module with one input"
+        )
     return constants, given[0]
 
 
@@ -285,7 +308,9 @@ def _output(specs: list[Mapping[str, Any]]) -> str:
     if any("user_output" not in spec for spec in specs):
         raise ExtractorError("the program changes its own state: call .eval() and export again")
     if len(specs) != 1:
-        raise ExtractorError("the program must return exactly one tensor")
+        raise ExtractorError(
+            "the program must return exactly one tensor: export a module with one output"
+        )
     name: str = specs[0]["user_output"]["arg"]["as_tensor"]["name"]
     return name
 
@@ -301,11 +326,17 @@ def _shape(
         )
     shape = tuple(size["as_int"] for size in rest)
     if not shape or prod(shape) < 1:
-        raise ExtractorError("the program's input must have columns")
+        raise ExtractorError(
+            "the program's input must have at least one column beside the rows: "
+            "export it with such an example"
+        )
     for allowed in exported["range_constraints"].values():
         most = allowed["max_val"]
         if (allowed["min_val"] or 0) > batch or (most is not None and most < batch):
-            raise ExtractorError(f"the program must take batches of {batch} rows")
+            raise ExtractorError(
+                f"the program must take batches of {batch} rows: export it without "
+                "bounds of the first dimension"
+            )
     return shape
 
 
@@ -340,7 +371,10 @@ def _value(argument: Mapping[str, Any], values: Values) -> Any:
         return torch.strided
     if form == "as_device" and data["type"] == "cpu":
         return torch.device("cpu")
-    raise ExtractorError(f"the program has an argument of an unknown kind ({form})")
+    raise ExtractorError(
+        f"the program has an argument of the kind {form}, which is not read: "
+        "export a plain module for the CPU"
+    )
 
 
 def _size(data: Mapping[str, Any], values: Values) -> int:

@@ -72,7 +72,9 @@ def load(path: Path, name: str) -> ImageEmbedding:
     except (RuntimeError, ValueError):
         model = None
     if model is None:
-        raise ExtractorError("timm knows no such model: see timm.list_models()")
+        raise ExtractorError(
+            "timm has no model of the name given: timm.list_models() lists them"
+        )
     _fill(model, data)
     model.float().eval()
     config = timm.data.resolve_model_data_config(model)

@@ -42,7 +42,10 @@ def in_batches(
             try:
                 found = run(torch.from_numpy(batch)).numpy()
             except RuntimeError as error:
-                raise ExtractorError("the network cannot take these inputs") from error
+                raise ExtractorError(
+                    "the extractor's network cannot take inputs of this shape: check the "
+                    "extractor's name and the size of the inputs"
+                ) from error
             whole = check_features(found, size, width)
             features[start : start + size] = whole[: len(part)]
     return features

@@ -79,7 +79,10 @@ class Operation:
         named = {name: bound[name] for name, keyword, _, _ in self.arguments if keyword}
         found = self.function(*plain, **named)
         if isinstance(found, int) and not -MAX_SIZE < found < MAX_SIZE:
-            raise ExtractorError(f"{self.target} computes a size that no tensor has")
+            raise ExtractorError(
+                f"{self.target} computes a size that is too large for a tensor: export "
+                "a smaller module"
+            )
         return found
 
     def check(self, bound: Bound) -> None:
@@ -87,9 +90,14 @@ class Operation:
         name = self.target.removeprefix("torch.ops.aten.").partition(".")[0]
         try:
             if name in CHECKS and not CHECKS[name](bound):
-                raise ExtractorError(f"{self.target} is given shapes that do not fit together")
+                raise ExtractorError(
+                    f"{self.target} is given shapes or values that do not fit together: "
+                    "export the module again"
+                )
         except (AttributeError, IndexError, TypeError, ZeroDivisionError):
-            raise ExtractorError(f"{self.target} is given arguments of wrong kinds") from None
+            raise ExtractorError(
+                f"{self.target} is given arguments of a wrong type: export the module again"
+            ) from None
         # For every operator: by the schema's names, with the schema's defaults.
         if bound.get("train") or bound.get("training") or bound.get("dropout_p"):
             raise ExtractorError(
@@ -106,7 +114,10 @@ def operation(target: str, inputs: Sequence[Mapping[str, Any]]) -> Operation:
     if target in _SIZES:
         pair = tuple((str(i), False, entry["arg"], None) for i, entry in enumerate(inputs))
         if len(pair) != 2:
-            raise ExtractorError(f"{target} takes two sizes")
+            raise ExtractorError(
+                f"{target} takes two sizes, and is given another number: export the "
+                "module again"
+            )
         return Operation(target, _SIZES[target], pair)
     function = _function(target)
     given: dict[str, Argument] = {}
@@ -116,7 +127,10 @@ def operation(target: str, inputs: Sequence[Mapping[str, Any]]) -> Operation:
         keyword = entry["kind"] == KEYWORD
         # torch.export writes the schema's names in the schema's order.
         if name in given or not places or not (keyword or places == [position]):
-            raise ExtractorError(f"{target} has no argument of the name or place given")
+            raise ExtractorError(
+                f"{target} is given an argument that it does not have: export the "
+                "module again with torch 2.13"
+            )
         scalar = entry["arg"].get("as_scalar_type")
         if scalar is not None and scalar not in DTYPES:
             raise ExtractorError(f"{target} leaves float32: export the module in float32")
@@ -124,7 +138,9 @@ def operation(target: str, inputs: Sequence[Mapping[str, Any]]) -> Operation:
     bound = []
     for one in function._schema.arguments:
         if one.name not in given and not one.has_default_value():
-            raise ExtractorError(f"{target} lacks an argument")
+            raise ExtractorError(
+                f"{target} lacks a required argument: export the module again with torch 2.13"
+            )
         bound.append((one.name, one.kwarg_only, given.get(one.name), one.default_value))
     return Operation(target, function, tuple(bound))
 
@@ -132,10 +148,16 @@ def operation(target: str, inputs: Sequence[Mapping[str, Any]]) -> Operation:
 def _function(target: str) -> Any:
     name, _, overload = target.removeprefix("torch.ops.aten.").partition(".")
     if not target.startswith("torch.ops.aten.") or name.rstrip("_") not in OPERATORS:
-        raise ExtractorError(f"the program calls {target}, which this reader does not run")
+        raise ExtractorError(
+            f"the program calls {target}, which is not among the operators that are "
+            "run: replace it in the module"
+        )
     function = getattr(getattr(torch.ops.aten, name), overload)
     if not isinstance(function, torch._ops.OpOverload):
-        raise ExtractorError(f"the program calls {target}, which is no operator")
+        raise ExtractorError(
+            f"the program calls {target}, which is no operator of torch 2.13: "
+            "export the module again"
+        )
     if function._schema.is_mutable:
         raise ExtractorError(
             f"the program calls {target}, which works in place: save "
@@ -146,7 +168,10 @@ def _function(target: str) -> Any:
     if overload.startswith("prim_") or not (
         kinds <= {"Tensor", "List[Tensor]"} or target == "torch.ops.aten.sym_size.int"
     ):
-        raise ExtractorError(f"the program calls {target}, which this reader does not run")
+        raise ExtractorError(
+            f"the program calls {target}, which is not among the operators that are "
+            "run: replace it in the module"
+        )
     return function
 
 

@@ -50,7 +50,8 @@ class Bounds(TorchDispatchMode):  # type: ignore[no-untyped-call]
         sizes = [tensor.numel() for tensor in tensors]
         if max(sizes, default=0) > MAX_ELEMENTS:
             raise ExtractorError(
-                f"a tensor of the program has more than {MAX_ELEMENTS} elements"
+                f"a tensor of the program has more than {MAX_ELEMENTS} elements: export "
+                "a smaller module"
             )
         if counted is not None:
             self._work += counted(*args, **named, out_val=found)
@@ -58,7 +59,10 @@ class Bounds(TorchDispatchMode):  # type: ignore[no-untyped-call]
             self._work += sum(sizes) * prod(_whole(args[1]))
         self._written += sum(sizes)
         if self._written > MAX_WRITTEN or self._work > MAX_WORK:
-            raise ExtractorError("the program computes more than an extractor may")
+            raise ExtractorError(
+                "the program takes more work than an extractor may for one batch: "
+                "export a smaller module"
+            )
         return found
 
 
@@ -90,7 +94,9 @@ def check_live(tensors: Iterable[Any], constants: frozenset[int]) -> None:
         if storage._cdata not in constants:
             held[storage._cdata] = storage.nbytes()
     if sum(held.values()) > MAX_LIVE:
-        raise ExtractorError(f"the program needs more than {MAX_LIVE} bytes at once")
+        raise ExtractorError(
+            f"the program needs more than {MAX_LIVE} bytes at once: export a smaller module"
+        )
 
 
 def storages(tensors: Iterable[torch.Tensor]) -> frozenset[int]:

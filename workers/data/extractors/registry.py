@@ -72,16 +72,21 @@ def get(
     try:
         if extractor_id in _LOADED:
             if path is None:
-                raise ExtractorError(f"{extractor_id}: name the path of its files")
+                raise ExtractorError(f"{extractor_id}: give the path of its files (--path)")
             extractor = _LOADED[extractor_id](path, parameters)
         elif extractor_id in _COMPUTED:
             extractor = _COMPUTED[extractor_id](parameters)
         else:
             raise RefusedError(f"unknown extractor: choose one of {', '.join(known())}")
     except (KeyError, TypeError, ValueError, OverflowError):
-        raise RefusedError(f"{extractor_id}: a parameter is missing or no number") from None
+        raise RefusedError(
+            f"{extractor_id}: a parameter is missing, or of another type than it must have"
+        ) from None
     if dict(extractor.parameters) != dict(parameters):
-        raise RefusedError(f"{extractor_id}: a parameter is unknown or not canonical")
+        raise RefusedError(
+            f"{extractor_id}: a parameter is unknown, or not spelled as `lethe "
+            "features extract` writes it"
+        )
     check_digest(extractor, digest)
     return extractor
 
@@ -101,13 +106,16 @@ def open_extractor(
     """
     if extractor_id in _LOADED:
         if path is None:
-            raise ExtractorError(f"{extractor_id}: name the path of its files")
+            raise ExtractorError(f"{extractor_id}: give the path of its files (--path)")
         try:
             found = _LOADED[extractor_id](path, given)
         except KeyError as error:
             raise RefusedError(f"{extractor_id}: the parameter {error} is missing") from None
         if not given.items() <= found.parameters.items():
-            raise ExtractorError(f"{extractor_id}: its files have other parameters")
+            raise ExtractorError(
+                f"{extractor_id}: its files have other parameters than those given: "
+                "leave them out, or give the path of the right files"
+            )
         check_digest(found, digest)
         return found
     parameters = {**_DEFAULTS.get(extractor_id, {}), **given}

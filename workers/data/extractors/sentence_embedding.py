@@ -117,7 +117,9 @@ def _files(path: Path) -> dict[str, bytes]:
             and not OTHER_BACKENDS & set((name := file.relative_to(path).as_posix()).split("/"))
         }
     except OSError:
-        raise ExtractorError("a file of the directory is unreadable") from None
+        raise ExtractorError(
+            "a file of the directory cannot be read: check its permissions"
+        ) from None
     if "modules.json" not in found:
         raise ExtractorError("the directory holds no modules.json: check its path")
     if not any(name.endswith(".safetensors") for name in found):
@@ -131,6 +133,12 @@ def _check_classes(modules: bytes) -> None:
     try:
         named = [str(module["type"]) for module in json.loads(modules)]
     except (ValueError, TypeError, KeyError):
-        raise ExtractorError("modules.json is not a list of modules") from None
+        raise ExtractorError(
+            "modules.json must be a list of modules, each with its type: save the "
+            "model with SentenceTransformer.save"
+        ) from None
     if not all(name.startswith(OWN_CLASSES) for name in named):
-        raise ExtractorError("modules.json names classes that are not sentence-transformers'")
+        raise ExtractorError(
+            "modules.json names a class of another package, whose code would be "
+            "run: take a model of sentence-transformers' own classes"
+        )

@@ -155,7 +155,10 @@ class LabelledTable:
         Raises DatasetError as `DataTable.matrix`, or a record's id occurs twice.
         """
         if self.labels.dtype != np.int64:
-            raise DatasetError("label: this kind of model predicts classes, and no numbers")
+            raise DatasetError(
+                "label: holds numbers to predict, and this kind of model predicts "
+                "classes: choose a family that predicts numbers, or a column of classes"
+            )
         if self.weights is not None:
             raise DatasetError("weight: this kind of model has none: leave --sample-weight out")
         return Federation(
@@ -208,7 +211,9 @@ def labelled(table: DataTable, roles: Roles) -> LabelledTable:
     if roles.label is not None and not roles.unlabelled:
         holes = table.holes(roles.label)
         if holes.all():
-            raise DatasetError(f"{roles.label}: no row has a label")
+            raise DatasetError(
+                f"{roles.label}: every value is missing: name the column of labels with --label"
+            )
     records = record_ids(len(table))[~holes]  # by their position in the file
     table = table.take(~holes)
     labels: Labels | NDArray[np.float64]
@@ -263,7 +268,7 @@ def _held_out(table: DataTable, roles: Roles, clients: NDArray[np.str_]) -> NDAr
         return np.zeros(len(table), dtype=np.bool_)
     found = table.flags(roles.holdout)
     if found.all():
-        raise DatasetError(f"{roles.holdout}: leaves no row to train on")
+        raise DatasetError(f"{roles.holdout}: holds out every row: leave some to train on")
     return found
 
 

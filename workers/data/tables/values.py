@@ -95,13 +95,18 @@ def check_lengths(name: str, values: pa.ChunkedArray, most: int = LONGEST) -> No
             continue
         span = pc.min_max(pc.utf8_length(texts)).as_py()
         if span["max"] is not None and span["max"] > most:
-            raise DatasetError(f"{name}: a value is longer than {most:,} characters")
+            raise DatasetError(
+                f"{name}: a value is longer than {most:,} characters: shorten it"
+            )
         if most > LONGEST:
             continue  # identities: their kind checks the rest
         if span["max"] is not None and span["min"] < 1:
-            raise DatasetError(f"{name}: a value is empty")
+            raise DatasetError(f"{name}: a value is empty: fill it in, or leave these rows out")
         if pc.any(pc.match_substring_regex(texts, r"[\x00-\x1f\x7f]")).as_py():
-            raise DatasetError(f"{name}: a value holds a tab, a new line or the like")
+            raise DatasetError(
+                f"{name}: a value has a control character, such as a tab or a new line: "
+                "remove it"
+            )
 
 
 def check_exact(name: str, values: pa.ChunkedArray) -> None:

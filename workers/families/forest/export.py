@@ -39,7 +39,10 @@ def export(artifact: bytes, classes: Sequence[str], step: float | None) -> bytes
     h, kind = onnx.helper, onnx.TensorProto
     forest = _read(artifact)
     if forest.config.trees > MOST_TREES:
-        raise RefusedError(f"ONNX sums at most {MOST_TREES} trees exactly: download native")
+        raise RefusedError(
+            f"ONNX sums at most {MOST_TREES} trees exactly, and this forest has "
+            f"{forest.config.trees}: download the native file"
+        )
     ensemble = _ensemble(onnx, forest)
     nodes = [
         h.make_node(

@@ -177,7 +177,8 @@ def unmask_case(case: RoundCase) -> RoundSum:
         moved += len(message.adds) + len(message.releases)
     if len(adds) + len(releases) != moved or not releases.isdisjoint(adds):
         raise RefusedError(
-            "record-moved-twice: a record is added or released by two members: use new ids"
+            "record-moved-twice: a record is added or released by two members: "
+            "each record must be one member's alone, use new ids"
         )
     sums = from_vector(total.vector, plan.dimension, plan.classes)
     if sums.rows != len(adds) - len(releases):

@@ -131,7 +131,10 @@ def _prepare(job: JobContext, session: Session, case: ExecutedJob, seed: bytes) 
         return partial(judge_certified, common, noise)
     alike = _same_machine(services, case)
     if not alike and lease.step > 1:
-        raise OtherMachineError("verify on a machine like the one that trained")
+        raise OtherMachineError(
+            "the training cannot be repeated on this processor: run a worker on a "
+            "machine like the one that trained"
+        )
     device, silos = device_of(services), services.settings.silos
     if by_noise:
         sealed = _sealed_run(job, session, common)
@@ -369,7 +372,10 @@ def _objective(common: Common) -> float:
     if common.config.network.id != "logistic" or local.loss != "cross-entropy":
         raise RefusedError("only a logistic head with cross-entropy has a proven bound")
     if local.optimizer == "adamw":
-        raise RefusedError("the registered training minimises no function")
+        raise RefusedError(
+            "adamw minimises no function, so the distance to an optimum cannot be "
+            "proven: register the optimizer sgd or adam"
+        )
     return local.weight_decay  # if it is 0, the verifier's proof does not apply
 
 

@@ -102,12 +102,17 @@ def decode_block(data: bytes) -> TableBlock:
 def join(stored: TableBlock, fresh: StoredBlock) -> TableBlock:
     """Return both blocks of one owner as one. Raises RefusedError for another kind of block."""
     if not isinstance(fresh, TableBlock) or fresh.labels.dtype != stored.labels.dtype:
-        raise RefusedError("an owner's rows must all be of one model")
+        raise RefusedError(
+            "labels: all rows of a client must have the type that the model is registered with"
+        )
     weights = None
     if stored.weights is not None and fresh.weights is not None:
         weights = np.concatenate([stored.weights, fresh.weights])
     elif stored.weights is not None or fresh.weights is not None:
-        raise RefusedError("an owner's rows must all have a weight, or none")
+        raise RefusedError(
+            "weights: all rows of a client must have a weight, or none: send what "
+            "was sent before"
+        )
     return TableBlock(
         stored.records + fresh.records,
         np.concatenate([stored.features, fresh.features]),

@@ -80,7 +80,10 @@ def to_skops(artifact: bytes, classes: Sequence[str]) -> bytes:
     model = ShardedModel.from_bytes(artifact)
     fitted = list(_fitted(model).values())
     if model.aggregate == "apart":
-        raise RefusedError(f"shards that answer apart are no estimator: {NATIVE}, or ONNX")
+        raise RefusedError(
+            "shards with the aggregate apart are not one estimator of "
+            f"scikit-learn: {NATIVE}, or ONNX"
+        )
     named = [(f"shard-{place:03}", one.estimator) for place, one in enumerate(fitted)]
     if classes:
         if any(len(one.classes) < len(classes) for one in fitted):

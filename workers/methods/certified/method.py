@@ -164,9 +164,11 @@ class CertifiedNewton:
         data.
         """
         if (key is None) != (self.sigma == 0):
-            raise RefusedError("there is a noise key exactly where sigma is above 0")
+            raise RefusedError("give a noise key if sigma is above 0, and none otherwise")
         if key is not None and not case.data:
-            raise RefusedError("noise is drawn for rows: give the digest of those who stay")
+            raise RefusedError(
+                "data: give the digest of the rows that stay, for which the noise is drawn"
+            )
         if key is not None:
             self.budget.spend(self.before, 0.0)
 

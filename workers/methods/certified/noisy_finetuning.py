@@ -162,7 +162,9 @@ class NoisyFinetuning:
                 "and they were made: use retrain, which begins a new budget"
             )
         if not case.data:
-            raise RefusedError("noise is drawn for rows: give the digest of those who stay")
+            raise RefusedError(
+                "data: give the digest of the rows that stay, for which the noise is drawn"
+            )
         chosen, context = self.chosen, context_of(case.data, self.ordinal)
 
         def tell(phase: str, done: int) -> None:

@@ -45,13 +45,17 @@ class UnlearningRequest:
 
     def __post_init__(self) -> None:
         if not self.clients and not self.rows:
-            raise RefusedError("the request names nobody to forget")
+            raise RefusedError(
+                "the request names no client and no row to forget: name at least one"
+            )
         if self.clients & self.rows.keys():
-            raise RefusedError("a client is named as a whole and by rows: name it once")
+            raise RefusedError("a client is named both as a whole and by rows: name it once")
         for places in self.rows.values():
             rising = all(a < b for a, b in pairwise(places))
             if not places or places[0] < 0 or not rising:
-                raise RefusedError("rows must be distinct positions, sorted, at least one")
+                raise RefusedError(
+                    "rows: must be one or more positions from 0, ascending, each once"
+                )
 
     @property
     def targets(self) -> tuple[str, ...]:
@@ -94,11 +98,13 @@ class UnlearningCase:
     def __post_init__(self) -> None:
         check_weights(self.network, self.weights)
         if self.request.clients & self.retained.rows.keys():
-            raise RefusedError("a client to forget is among the retained ones")
+            raise RefusedError(
+                "a client to forget is among the retained clients: leave it out of them"
+            )
         if not self.retained.rows:
             raise RefusedError("no client would be retained: delete the model instead")
         if self.targets is not None and set(self.targets.rows) != set(self.request.targets):
-            raise RefusedError("the target side must hold exactly the clients of the request")
+            raise RefusedError("targets: must be exactly the clients that the request names")
 
 
 _REMEDIES: Mapping[Need, str] = {

@@ -222,7 +222,7 @@ def take_step(
 
 def _check_step(step: float) -> None:
     if not (isfinite(step) and step > 0):
-        raise RefusedError("the step must be a positive number")
+        raise RefusedError("step: must be a positive number")
 
 
 def _finite(weights: Weights) -> bool:

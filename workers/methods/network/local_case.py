@@ -25,13 +25,18 @@ def divide(
     stays, goes = dict(clients), {}
     for name in request.targets:
         if name not in clients:
-            raise RefusedError("the request names a client that is not in the federation")
+            raise RefusedError(
+                "the request names a client that has no rows in the federation: check its name"
+            )
         if name in request.clients:
             goes[name] = stays.pop(name)
             continue
         places = request.rows[name]
         if places[-1] >= len(clients[name]):
-            raise RefusedError("the request names a row that its client does not have")
+            raise RefusedError(
+                "the request names a row position that its client does not have: "
+                "positions count from 0"
+            )
         leaving = torch.zeros(len(clients[name]), dtype=torch.bool)
         leaving[list(places)] = True
         goes[name] = clients[name].only(leaving)

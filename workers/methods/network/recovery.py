@@ -94,11 +94,11 @@ class Progress:
         except (RefusedError, AttributeError, KeyError, TypeError, ValueError, OverflowError):
             whole = False
         if not whole:
-            raise CheckpointError("the progress is damaged: restart the unlearning")
+            raise CheckpointError("the stored progress is damaged: restart the unlearning")
         if fields["pin"] != pin:
             raise CheckpointError(
-                "the progress belongs to another unlearning (model, request, method or data "
-                "differ): restart it"
+                "the stored progress is of another unlearning (model, request, method "
+                "or data differ): restart it"
             )
         return progress
 
@@ -124,7 +124,7 @@ class Recovery:
         if type(self.rounds) is not int or not 0 <= self.rounds <= 1 << 20:
             raise RefusedError("recovery rounds: must be an integer, 0 or more")
         if self.within is not None and not isfinite(self.within):
-            raise RefusedError("within: must be a number of nats")
+            raise RefusedError("within: must be a number of nats (of the loss), or none")
         if type(self.settle) is bool or not 0 < self.settle <= 1:
             raise RefusedError("settle: must be above 0 and at most 1")
         nats = self.lasting

@@ -49,7 +49,10 @@ def make(
                 given[name] = nested(**given[name])
         return maker(**given)
     except (TypeError, ValueError):
-        raise RefusedError(f"{method_id}: unknown settings, or of another type") from None
+        raise RefusedError(
+            f"{method_id}: a setting is unknown, or of another type than it must "
+            "have: docs/federated.md lists them"
+        ) from None
 
 
 WITHOUT_A_MODEL = (

@@ -72,7 +72,9 @@ def by_clients(
     models would be compared on different rows: measuring raises RoundFailedError otherwise.
     """
     if not rows:
-        raise RefusedError("no client stays to be asked for a loss")
+        raise RefusedError(
+            "no client stays that could be asked for its loss: give held-out rows to measure on"
+        )
 
     def measure(weights: Weights) -> ValidationLoss:
         tasks = make_tasks(

@@ -53,10 +53,11 @@ class RidgeConfig:
 
     def __post_init__(self) -> None:
         if self.dimension < 1 or self.classes < 1:
-            raise RefusedError("a head needs at least one column and one class")
+            raise RefusedError("dimension and classes must be at least 1")
         if len(self.exponents) != self.dimension:
             raise RefusedError(
-                f"{len(self.exponents)} steps for {self.dimension} columns: give one each"
+                f"exponents: {len(self.exponents)} for {self.dimension} columns: give "
+                "one for each column"
             )
         Quantiser(self.exponents, self.bits)
         if not (isfinite(self.penalty) and self.penalty > 0):
@@ -109,7 +110,10 @@ def check_shape(config: RidgeConfig, state: RidgeState, *, attested_too: bool = 
     Only a method that widens its bounds by `attested` may continue from such a state.
     """
     if state.statistics.moment.shape != (config.dimension, config.classes):
-        raise RefusedError("this state belongs to another model: load the one requested")
+        raise RefusedError(
+            "this state is of another number of columns or classes: load the state "
+            "of this model"
+        )
     if state.attested > 0 and not attested_too:
         raise RefusedError(
             "some rows of this model are known by sketches only, so no head can be proven "
@@ -230,10 +234,16 @@ def subtract_batch(statistics: RidgeStatistics, batch: Batch, *, bits: int) -> R
 
 def _check(statistics: RidgeStatistics, message: Message, bits: int) -> None:
     if message.statistics.moment.shape != statistics.moment.shape:
-        raise RefusedError("this message belongs to another model: summarise for this one")
+        raise RefusedError(
+            "this message is of another number of columns or classes: summarise "
+            "the rows for this model"
+        )
     check_plausible(message, bits=bits)
     if message.residual > 0:
-        raise RefusedError("a sketch is not exact: use the method ridge-sketched")
+        raise RefusedError(
+            "this message is a sketch, which an exact method does not take: use "
+            "the method ridge-sketched, or send gram or factor"
+        )
 
 
 def method_named(method_id: str) -> Method:

@@ -288,7 +288,9 @@ def _step(
     scales = system.scales
     steps = np.array(config.exponents)
     if (exponent + (rows + scales - steps)[used]).max(initial=-2000) > 300:
-        raise RefusedError("a weight exceeds float32: rescale the features")
+        raise RefusedError(
+            "a weight exceeds float32: rescale the features, or raise the penalty"
+        )
     # One grid for the block: KEEP_BITS below the largest entry of the scaled solution,
     # at the finest scale in use, but never below what float64 can hold of a weight.
     finest = exponent + int(rows.max()) + int(scales[used].min()) - KEEP_BITS

@@ -119,10 +119,10 @@ class RidgeSketched:
         if self.kind not in known():
             raise RefusedError(f"unknown sketch: choose one of {', '.join(known())}")
         if (self.rank is not None and self.rank < 1) or self.seed < 0:
-            raise RefusedError("a sketch needs a rank of at least 1 and a seed of at least 0")
+            raise RefusedError("rank must be at least 1, and seed 0 or more")
         if not 2.0**-25 <= self.tolerance < 1 or self.reset_every < 1:
             raise RefusedError(
-                "a drift budget lies between 2^-25 and 1, resets every 1 or more"
+                "tolerance must be at least 2^-25 and below 1, and reset_every 1 or more"
             )
 
     def check_penalty(self, config: RidgeConfig, statistics: RidgeStatistics) -> None:
@@ -325,7 +325,10 @@ def configured(options: Mapping[str, object]) -> RidgeSketched:
     if not options.keys() <= types.keys():
         raise RefusedError(f"unknown option of a sketch: choose from {', '.join(types)}")
     if any(type(value) not in types[name] for name, value in options.items()):
-        raise RefusedError("an option of the sketch has another type than it must have")
+        raise RefusedError(
+            "options of a sketch: kind is a text, tolerance a number with a point, "
+            "and rank, seed and reset_every are whole numbers"
+        )
     return RidgeSketched(**options)  # type: ignore[arg-type]  # types are checked above
 
 

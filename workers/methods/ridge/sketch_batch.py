@@ -42,7 +42,10 @@ def delta_of(batch: Batch, config: RidgeConfig) -> Delta:
         return Delta(summed, batch.codes, 0.0)
     check_plausible(batch, bits=config.bits)
     if batch.statistics.moment.shape != (config.dimension, config.classes):
-        raise RefusedError("this message is for another model: summarise the rows for it")
+        raise RefusedError(
+            "this message is of another number of columns or classes: summarise "
+            "the rows for this model"
+        )
     return Delta(batch.statistics, None, in_features(batch.residual, config))
 
 

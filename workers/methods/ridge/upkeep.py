@@ -66,7 +66,9 @@ def prove_head(weights: Matrix, statistics: RidgeStatistics, config: RidgeConfig
     XᵀX + λI is below λ. Raises RefusedError if a weight is not finite or exceeds 2^300.
     """
     if not (np.abs(weights) < LARGEST).all():  # NaN compares false
-        raise RefusedError("a weight is not a number in range: rescale the features")
+        raise RefusedError(
+            "a weight is NaN or beyond 2^300: rescale the features, or raise the penalty"
+        )
     residual = ExactResidual(statistics.gram, statistics.moment, config)
     whole, low = _integers(weights, residual.base, config)
     # One product is a sixteenth of G with the places of V, of which there are about four.

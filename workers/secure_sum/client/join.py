@@ -79,7 +79,8 @@ class Joining:
                     return work
             if end is not None and monotonic() > end:
                 raise RoundError(
-                    "the round has not ended in time: it continues without this member"
+                    "the round did not end within --timeout, and continues without this "
+                    "member: join the next one"
                 )
             sleep(pause)
 
@@ -92,7 +93,10 @@ class Joining:
         if state in ENDED or state == "summing" or state in self.taken:
             return work
         if not work["member"]:
-            raise RoundError("the round continues without this member: a step timed out")
+            raise RoundError(
+                "this member did not answer a step in time, so the round continues "
+                "without it: join the next one"
+            )
         member = self._member(work)
         match state:
             case "advertise":
@@ -106,7 +110,9 @@ class Joining:
             case "reveal":
                 message = member.reveal(text.encode() for text in work["confirmed"])
             case _:
-                raise PlanError("the round is in a state that this client does not know")
+                raise PlanError(
+                    "the round is in a state that this client does not know: update the client"
+                )
         try:
             self.service.send(self.round_id, state, message)
         except ProblemError as error:
@@ -123,7 +129,10 @@ class Joining:
     def _member(self, work: Document) -> Member:
         plan = parse_plan(work["plan"])
         if plan.round_id != self.round_id or self.plan not in (None, plan):
-            raise PlanError("the service shows another plan than before: leave this round")
+            raise PlanError(
+                "the service changed the round's plan meanwhile: nothing more is sent; "
+                "tell its operator"
+            )
         if self.member is None:
             manifest = self.service.manifest(plan.model)
             check_manifest(plan, manifest)

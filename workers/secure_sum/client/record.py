@@ -89,7 +89,10 @@ class Record:
         """
         known = self.models[model]
         if known["held"] or any(one["state"] != JOINED for one in known["rounds"].values()):
-            raise RefusedError("there is a record of this model: nothing is taken over")
+            raise RefusedError(
+                "this member has a record of this model, so the service's is not taken "
+                "over: leave out --adopt-held"
+            )
         known["held"] = sorted(held)
         self._write()
 
@@ -190,7 +193,8 @@ class Record:
     def _check(self, known: dict[str, Any], plan: RoundPlan) -> None:
         if known["configuration"] != plan.configuration:
             raise PlanError(
-                "the model's description differs from that of an earlier round: leave"
+                "the model's configuration differs from that of an earlier round: "
+                "leave this round and ask the operator"
             )
         if (plan.least_contributors, plan.least_rows) != (known["contributors"], known["rows"]):
             raise PlanError(
@@ -199,7 +203,10 @@ class Record:
             )
         one = known["rounds"].get(plan.round_id)
         if one is not None and one["plan"] != plan.digest.hex():
-            raise PlanError("the service shows another plan of a round that was joined before")
+            raise PlanError(
+                "the service shows another plan of a round that this member joined "
+                "before: leave it and ask the operator"
+            )
         if one is not None and one["state"] != JOINED:
             raise PlanError(
                 "this member has already sent its input to this round, and the masks were "

@@ -67,12 +67,17 @@ Clients = Mapping[str, ClientData]
 def check_data(network: Network, data: ClientData) -> None:
     """Raise RefusedError unless the network can be trained on the data."""
     if tuple(data.inputs.shape[1:]) != network.input_shape:
-        raise RefusedError(f"the inputs are not of the network's shape {network.input_shape}")
+        raise RefusedError(f"inputs: each must have the network's shape {network.input_shape}")
     pixels = network.input_shape[1:] if network.task == "segmentation" else ()
     if tuple(data.targets.shape[1:]) != pixels:
-        raise RefusedError("the targets are not what the network's logits are of")
+        raise RefusedError(
+            "targets: must be one class for each row, or for each pixel if the "
+            "network learns masks"
+        )
     if int(data.targets.min()) < 0 or int(data.targets.max()) >= network.classes:
-        raise RefusedError("a target lies outside the network's classes")
+        raise RefusedError(
+            f"targets: must lie between 0 and {network.classes - 1}, the network's classes"
+        )
 
 
 Operation = Literal["train", "evaluate", "gradient", "hessian", "gauss-newton"]

@@ -124,7 +124,9 @@ def _check_state(state: ServerState, network: Network, config: ServerConfig) -> 
     try:
         check_weights(network, state.weights)
     except RefusedError:
-        raise CheckpointError("the checkpoint holds other weights than the network") from None
+        raise CheckpointError(
+            "the checkpoint has other weights than the network: start from the first round"
+        ) from None
     fresh = initial_state(state.weights, config)
     for part in ("momentum", "variance"):
         has, wants = getattr(state, part), getattr(fresh, part)
@@ -135,7 +137,10 @@ def _check_state(state: ServerState, network: Network, config: ServerConfig) -> 
             for name, tensor in has.items()
         )
         if not fits:
-            raise CheckpointError("the checkpoint holds another optimiser's moments")
+            raise CheckpointError(
+                "the checkpoint has the moments of another server optimizer: start "
+                "from the first round"
+            )
 
 
 def _record_json(record: RoundRecord) -> dict[str, Any]:

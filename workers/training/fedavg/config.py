@@ -123,9 +123,15 @@ def local_from_json(document: Any) -> LocalConfig:
         }
         config = LocalConfig(**values)
     except (AttributeError, TypeError, ValueError, OverflowError):
-        raise RefusedError("the local configuration has other fields than it should") from None
+        raise RefusedError(
+            "training.local: a field is unknown, missing or of another type: "
+            "register the model again"
+        ) from None
     if to_json(config) != document:
-        raise RefusedError("the local configuration is not in its one spelling")
+        raise RefusedError(
+            "training.local: a field is missing or not in canonical form: register "
+            "the model again"
+        )
     return config
 
 

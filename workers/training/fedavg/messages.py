@@ -90,7 +90,10 @@ def decode_task(data: bytes, weights: bytes | None = None) -> RoundTask:
             return task
     except _MALFORMED:
         pass  # raised below, as for bytes that parse and differ
-    raise MessageError("these bytes are no round task, or its weights are others")
+    raise MessageError(
+        "these bytes are not a task of a round, or its weights are not those "
+        "it names: have the round sent again"
+    )
 
 
 def encode_update(update: ClientUpdate) -> bytes:

@@ -87,7 +87,9 @@ def clip(vector: Vector, limit: float) -> Vector:
     """
     length = sqrt(fsum((vector * vector).tolist()))
     if not isfinite(length):
-        raise DivergedError("a gradient or an offset is not finite")
+        raise DivergedError(
+            "a gradient or a step is NaN or infinite: lower learning_rate, or use retrain"
+        )
     allowed = limit * (1 - SLACK)
     return vector if length <= allowed else vector * (allowed / length)
 
@@ -120,7 +122,10 @@ def finetune(
         offset = offset - rate * pulled + chosen.sigma * draw(step, len(offset))
         length = sqrt(fsum((offset * offset).tolist()))
         if not length <= FARTHEST * rate * chosen.gradient_norm:
-            raise DivergedError("the noise is too large for the steps: see start_norm")
+            raise DivergedError(
+                "the noise moved the weights too far from the start: register a larger "
+                "epsilon or a smaller start_norm, or use retrain"
+            )
         tell("step", step)
     noisy = from_vector(torch.from_numpy(start + offset), network)
     if not chosen.recovery_rounds:
@@ -140,7 +145,10 @@ def finetune(
     except RoundFailedError as error:
         if not error.reasons or error.reasons & UNANSWERED:
             raise
-        raise DivergedError("no client's update of the noisy weights can be used") from None
+        raise DivergedError(
+            "no client gave a usable update of the noisy weights: register a "
+            "larger epsilon or a lower learning_rate, or use retrain"
+        ) from None
     return dict(trained.weights), work + trained.work
 
 
@@ -175,7 +183,10 @@ def mean_gradient(
     found = collect(tasks, engine, rows=clients, min_clients=0, timeout=config.timeout)
     reasons = {fault.reason for fault in found.faults}
     if reasons - UNANSWERED:
-        raise DivergedError("a client's gradient cannot be used")
+        raise DivergedError(
+            "a client's gradient is malformed, NaN or infinite: lower "
+            "learning_rate, exclude the client, or use retrain"
+        )
     if reasons:
         raise RoundFailedError(
             f"step {step}: {len(found.faults)} of {len(clients)} clients that stay did not "

@@ -137,7 +137,10 @@ def complete(trained: Trained) -> Trained:
     """
     for record in trained.records:
         if any(fault.reason in ("no-answer", "client-error") for fault in record.faults):
-            raise RoundFailedError(f"round {record.round}: a client could not answer")
+            raise RoundFailedError(
+                f"round {record.round}: a client did not answer or failed, and each is "
+                "needed: try again when it is back"
+            )
     return trained
 
 

@@ -163,9 +163,14 @@ class Architecture:
             with torch.device("meta"):
                 network = self.make(**self.complete(shape))
         except (RuntimeError, ValueError, ZeroDivisionError, OverflowError):
-            raise RefusedError(f"{self.id}: these parameters make no network") from None
+            raise RefusedError(
+                f"{self.id}: no network can be made with these parameters and this "
+                "input_shape: choose others"
+            ) from None
         if sum(weight.numel() for weight in network.parameters()) > LARGEST_NETWORK:
-            raise RefusedError(f"{self.id}: a network has at most 2^28 weights")
+            raise RefusedError(
+                f"{self.id}: a network has at most 2^28 weights: choose smaller parameters"
+            )
         return network
 
     def build(self, seed: int, **shape: int) -> nn.Module:

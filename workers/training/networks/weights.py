@@ -47,12 +47,17 @@ def check_weights(network: Network, weights: Weights) -> None:
     """Raise RefusedError unless these are finite float32 weights of exactly this network."""
     shapes = network.tensors()
     if weights.keys() != shapes.keys():
-        raise RefusedError("these are not the weights of this network: a name differs")
+        raise RefusedError(
+            "the weights have other names than those of this network: take the "
+            "file of the same network and parameters"
+        )
     for name, weight in weights.items():
         if weight.dtype != torch.float32 or tuple(weight.shape) != shapes[name]:
-            raise RefusedError(f"{name}: another shape or type than the network has")
+            raise RefusedError(
+                f"{name}: must be float32 of shape {shapes[name]}, as the network has"
+            )
         if not is_finite(weight):
-            raise RefusedError(f"{name}: holds NaN or infinity")
+            raise RefusedError(f"{name}: holds NaN or infinity: the weights are unusable")
 
 
 def is_finite(values: torch.Tensor) -> bool:
@@ -142,9 +147,13 @@ def decode_weights(data: bytes) -> tuple[Network, dict[str, torch.Tensor]]:
         check_weights(named, weights)
         expected = {"kind": KIND, "network": named.id, "parameters": named.parameters}
     except (RefusedError, KeyError, TypeError):
-        raise ArtifactError("the file holds no weights of a known network") from None
+        raise ArtifactError(
+            "the file does not hold the weights of a known network: fetch it again"
+        ) from None
     if metadata != expected:
-        raise ArtifactError("the file says more or less about its network than it should")
+        raise ArtifactError(
+            "the file's metadata must be kind, network and parameters: fetch it again"
+        )
     return named, weights
 
 

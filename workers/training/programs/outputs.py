@@ -158,7 +158,10 @@ def _onnx(data: bytes) -> Numbers:
         model = onnx.load_model_from_string(data)
         sets = [*model.opset_import, *(s for one in model.functions for s in one.opset_import)]
         if len(model.functions) * len({one.domain for one in sets}) > MOST_IMPORTS:
-            raise OutputError("the program's ONNX file imports too many sets of operators")
+            raise OutputError(
+                "the program's ONNX file imports too many operator sets for its number "
+                "of functions: inline the functions and export again"
+            )
         # What a parser skips, such as all but the last of a field, is not written again.
         whole = model.SerializeToString(deterministic=True) == data
         tensors: dict[str, NDArray[Any]] = {}
@@ -223,7 +226,10 @@ def _values(tensor: Any) -> NDArray[Any]:
     onnx, helper = require("onnx", "export"), require("onnx.helper", "export")
     to_array = require("onnx.numpy_helper", "export").to_array
     if len(tensor.dims) > MOST_DIMENSIONS:
-        raise OutputError("a tensor of the program's file has too many dimensions")
+        raise OutputError(
+            f"a tensor of the program's file has more than {MOST_DIMENSIONS} "
+            "dimensions: flatten it"
+        )
     field = helper.tensor_dtype_to_field(tensor.data_type)
     stored = getattr(tensor, field)
     if tensor.data_type == tensor.STRING:
@@ -284,7 +290,7 @@ def difference(first: Mapping[str, NDArray[Any]], second: Mapping[str, NDArray[A
     most = 0.0
     for name, values in first.items():
         if values.dtype.kind not in "fiub":
-            raise OutputError("a tensor is not of numbers")
+            raise OutputError("a tensor of the program's file is complex: write real numbers")
         both = values, second[name]
         scale = max(_largest(one) for one in both)
         if not scale:

@@ -38,7 +38,10 @@ class OnnxModel:
         try:
             found = self.session.run([name], {wanted.name: features.astype(self.kind)})[0]
         except Exception:  # onnxruntime's own classes; their texts may quote rows
-            raise RefusedError("onnxruntime cannot run the program's ONNX model") from None
+            raise RefusedError(
+                "onnxruntime cannot run the program's ONNX model on held-out rows: "
+                "check that it takes any number of rows"
+            ) from None
         if not isinstance(found, np.ndarray) or found.dtype.kind not in "fiu":
             raise RefusedError(SHAPES)
         if found.ndim == 2 and found.shape[1] > 1:
@@ -63,7 +66,11 @@ def decode(file: bytes) -> OnnxModel:
     try:
         session = library.InferenceSession(file, options, providers=["CPUExecutionProvider"])
     except Exception:  # onnxruntime's own classes
-        raise RefusedError("onnxruntime cannot read the program's ONNX model") from None
+        raise RefusedError(
+            "onnxruntime cannot read the program's ONNX model: check it with "
+            "onnx.checker, and export for an operator set that this onnxruntime "
+            "knows"
+        ) from None
     inputs = session.get_inputs()
     if len(inputs) != 1 or inputs[0].type not in TYPES:
         raise RefusedError(SHAPES)

@@ -66,7 +66,10 @@ class Program:
                 categories=dict(config.get("categories", {})),
             )
         except (AttributeError, KeyError, TypeError, ValueError):
-            raise RefusedError("the registered program cannot be read: register it") from None
+            raise RefusedError(
+                "the program in the model's configuration cannot be read: register the "
+                "model again"
+            ) from None
 
     @property
     def locked(self) -> dict[str, str]:

@@ -196,7 +196,9 @@ def _run(
     if answer[:1] == b"+":
         return answer[1:]
     if answer[:1] != b"-":
-        raise ProgramError(f"the process around the program died; {_limits(limits)}")
+        raise ProgramError(
+            f"the process that runs the program died, of memory perhaps; {_limits(limits)}"
+        )
     refusal: dict[str, str] = json.loads(answer[1:])
     if refusal["kind"] == "isolation":
         raise IsolationError(refusal["message"])

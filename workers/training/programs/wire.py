@@ -70,13 +70,13 @@ def count(data: bytes, descriptor: Any) -> Count:
         if kind == LENGTH:
             size, place = _varint(data, place, end)
             if size > end - place:
-                raise WireError("a field longer than its message")
+                raise WireError("a field is longer than its message")
             if field is not None and field.message_type is not None:
                 found.messages += 1
                 open_messages.append((end, fields))
                 end, fields = place + size, field.message_type.fields_by_number
                 if len(open_messages) > MOST_DEPTH:
-                    raise WireError(f"messages more than {MOST_DEPTH} deep")
+                    raise WireError(f"messages are nested more than {MOST_DEPTH} deep")
             else:
                 found.others += 1
                 if field is not None and field.type not in NOT_NUMBERS:
@@ -90,7 +90,7 @@ def count(data: bytes, descriptor: Any) -> Count:
                 place = max(place, run.end() if run else 0)
                 found.numbers += _in_run(view[start:place], place - start, kind)
         else:
-            raise WireError("a group")
+            raise WireError("it has a group, which ONNX does not use")
         if found.others > MOST_OTHERS or found.messages > MOST_MESSAGES:
             found.check()
 
@@ -108,7 +108,7 @@ def _varint(data: bytes, place: int, end: int) -> tuple[int, int]:
         value |= (byte & 127) << shift
         if byte < 128:
             return value, place
-    raise WireError("a number without an end")
+    raise WireError("a number does not end")
 
 
 def _end_of_number(data: bytes, place: int, end: int, kind: int) -> int:
@@ -116,7 +116,7 @@ def _end_of_number(data: bytes, place: int, end: int, kind: int) -> int:
         return _varint(data, place, end)[1]
     place += 8 if kind == FIXED64 else 4
     if place > end:
-        raise WireError("a number longer than its message")
+        raise WireError("a number is longer than its message")
     return place
 
 

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from lethe.catalogue import CLASSIFIERS, REGRESSORS, TRANSFORMERS
 from workers.arrays import DTYPES, decode_tensors, dtype_name, encode_tensors
 from workers.errors import ArtifactError, RefusedError
+from workers.libraries import with_extra
 from workers.training.recipes.recipe import Recipe
 
 KIND = "recipe/1"
@@ -38,7 +39,10 @@ PATHS: Mapping[str, str] = {
     **PARTS,
 }
 TREE = "sklearn.tree._tree.Tree"
-CANNOT_PREDICT = "this model's attributes do not fit each other: fetch the file again"
+CANNOT_PREDICT = (
+    "the estimator in this file cannot predict, since its fitted "
+    "attributes do not fit each other: fetch the file again"
+)
 MOST_CLASSES = MOST_COLUMNS = 10_000  # of what can be registered
 MOST_LISTED = (
     1 << 26
@@ -95,7 +99,9 @@ class FittedRecipe:
         Raises as `predict`, and RefusedError if the model has no probabilities.
         """
         if not hasattr(self.estimator, "predict_proba"):
-            raise RefusedError("this model gives no probabilities")
+            raise RefusedError(
+                "the estimator of this model has no probabilities: use `predict`"
+            )
         found = self._answers("predict_proba", features)
         if found.shape != (len(features), len(self.classes)) or found.dtype.kind != "f":
             raise ArtifactError(CANNOT_PREDICT)
@@ -147,7 +153,9 @@ def decode(data: bytes) -> FittedRecipe:
         raise
     except Exception as error:  # of the libraries: they check little of what they are given
         name = type(error).__name__
-        raise ArtifactError(f"the file of a recipe cannot be read ({name})") from None
+        raise ArtifactError(
+            f"the file of a recipe cannot be read ({name}): fetch it again"
+        ) from None
     return found
 
 
@@ -155,9 +163,14 @@ def _check_numbers(columns: Any, classes: tuple[Any, ...]) -> None:
     """Check that the numbers are of a model that could be registered. Raises ArtifactError."""
     known = all(type(one) is int and 0 <= one < MOST_CLASSES for one in classes)
     if not known or list(classes) != sorted(set(classes)):
-        raise ArtifactError("the file of a recipe has classes that no model has")
+        raise ArtifactError(
+            "the file of a recipe must list its classes as ascending integers from "
+            f"0 to {MOST_CLASSES - 1}: fetch it again"
+        )
     if type(columns) is not int or not 1 <= columns <= MOST_COLUMNS:
-        raise ArtifactError("the file of a recipe has more columns than a model has")
+        raise ArtifactError(
+            f"the file of a recipe must state 1 to {MOST_COLUMNS} columns: fetch it again"
+        )
 
 
 def _check_answers(found: FittedRecipe) -> None:
@@ -168,13 +181,22 @@ def _check_answers(found: FittedRecipe) -> None:
     """
     if found.estimator is None or not found.recipe.classifies:
         if found.classes:
-            raise ArtifactError("a model without classes lists some: fetch the file again")
+            raise ArtifactError(
+                "the file of a recipe lists classes although its model predicts "
+                "numbers or has no rows: fetch the file again"
+            )
     elif not np.array_equal(found.steps[-1].classes_, np.arange(len(found.classes))):
-        raise ArtifactError("the estimator has other classes: fetch the file again")
+        raise ArtifactError(
+            f"the estimator has other classes than the {len(found.classes)} that "
+            "its file lists: fetch the file again"
+        )
     if found.estimator is None:
         return
     if getattr(found.steps[0], "n_features_in_", found.columns) != found.columns:
-        raise ArtifactError("the estimator has other columns: fetch the file again")
+        raise ArtifactError(
+            "the estimator reads another number of columns than the "
+            f"{found.columns} that its file states: fetch the file again"
+        )
     row = np.zeros((1, found.columns))
     try:
         with np.errstate(all="ignore"):
@@ -221,7 +243,11 @@ class _Writer:
 
     def _tensor(self, array: NDArray[Any]) -> str:
         if dtype_name(array) not in DTYPES:
-            raise ArtifactError(f"a fitted attribute has the type {array.dtype}")
+            raise ArtifactError(
+                f"the fitted estimator has an array of the type {array.dtype}, which "
+                "the model file cannot hold: choose other parameters or another "
+                "estimator"
+            )
         name = f"{len(self.arrays):06}"
         self.arrays[name] = array
         return name
@@ -250,7 +276,10 @@ class _Writer:
             return {"tree": [self.value(one) for one in (*sizes, state)]}
         known = _names().get(type(value))
         if known is None:
-            raise ArtifactError(f"a fitted attribute has the type {path}")
+            raise ArtifactError(
+                f"the fitted estimator has an attribute of the class {path}, which the "
+                "model file cannot hold: choose other parameters or another estimator"
+            )
         state = {k: v for k, v in sorted(vars(value).items()) if k not in LEFT_OUT}
         return {"object": [known, {name: self.value(one) for name, one in state.items()}]}
 
@@ -279,13 +308,18 @@ def _load(name: str) -> Any:
     try:
         return getattr(import_module(module), attribute)
     except ModuleNotFoundError:
-        raise RefusedError(f"{module} is not installed here: it reads this model") from None
+        raise RefusedError(
+            f"this model is read by {module}, which is not installed here: "
+            f"{with_extra('recipes')}"
+        ) from None
 
 
 def _read(value: Any, arrays: Mapping[str, NDArray[Any]]) -> Any:
     if not isinstance(value, dict):
         if isinstance(value, float | list):
-            raise ArtifactError("the file of a recipe has a number or a list without its type")
+            raise ArtifactError(
+                "the file of a recipe has a number or a list without its type: fetch it again"
+            )
         return value
     ((kind, content),) = value.items()
     return _READERS[kind](content, arrays)
@@ -309,15 +343,23 @@ def _record_type(fields: list[tuple[str, str]]) -> np.dtype[Any]:
     for known in layouts:
         if [(name, known[name].str) for name in known.names or ()] == fields:
             return known
-    raise ArtifactError("the nodes of a tree have other fields than this scikit-learn's")
+    raise ArtifactError(
+        "the model's trees have other fields than those of the installed "
+        "scikit-learn: install the version that fitted the model"
+    )
 
 
 def _read_items(content: Any, arrays: Mapping[str, NDArray[Any]]) -> NDArray[Any]:
     shape, dtype, items = content
     if np.dtype(dtype).kind not in "OU":
-        raise ArtifactError("the file of a recipe lists what is a tensor")
+        raise ArtifactError(
+            "the file of a recipe lists numbers that belong into a tensor: fetch it again"
+        )
     if len(items) * np.dtype(dtype).itemsize > MOST_LISTED:
-        raise ArtifactError("the file of a recipe pads its texts to more than they can have")
+        raise ArtifactError(
+            "the file of a recipe has a list of texts that takes more than "
+            f"{MOST_LISTED} bytes: fetch it again"
+        )
     found = np.empty(len(items), dtype=dtype)
     for place, one in enumerate(items):
         found[place] = _read(one, arrays)
@@ -330,7 +372,9 @@ def _read_tree(content: Any, arrays: Mapping[str, NDArray[Any]]) -> Any:
     features, classes, outputs, state = (_read(one, arrays) for one in content)
     nodes = state["nodes"]
     if state["node_count"] != len(nodes) or classes.shape != (outputs,):
-        raise ArtifactError("a tree counts other nodes or classes: fetch the file again")
+        raise ArtifactError(
+            "a tree states another number of nodes or outputs than it has: fetch the file again"
+        )
     inner = nodes["left_child"] != -1
     _check_nodes(nodes, inner, ("left_child", "right_child"), "feature", features)
     tree = Tree(features, classes, outputs)
@@ -355,10 +399,15 @@ def _check_nodes(
     for link in links:
         children = nodes[link][inner]
         if not ((children > places) & (children < len(nodes))).all():
-            raise ArtifactError("a tree's nodes lead nowhere: fetch the file again")
+            raise ArtifactError(
+                "a tree has a node whose child is not a later node of the tree: fetch "
+                "the file again"
+            )
     used = nodes[feature][inner]
     if not ((used >= 0) & (used < columns)).all():
-        raise ArtifactError("a tree asks for a column that there is not: fetch the file again")
+        raise ArtifactError(
+            "a tree reads a column that its estimator does not have: fetch the file again"
+        )
 
 
 def _read_object(content: Any, arrays: Mapping[str, NDArray[Any]]) -> Any:
@@ -377,7 +426,10 @@ def _read_object(content: Any, arrays: Mapping[str, NDArray[Any]]) -> Any:
     if "estimators_" in state and "GradientBoosting" in name:
         start = found._raw_predict_init(np.zeros((1, found.n_features_in_), np.float32))
         if found.estimators_.shape[1:] != start.shape[1:]:
-            raise ArtifactError("a boosting has trees of other outputs: fetch the file again")
+            raise ArtifactError(
+                "the trees of a gradient boosting have another number of outputs than "
+                "its first prediction: fetch the file again"
+            )
     if name.endswith(".PoissonRegressor"):
         found._base_loss = found._get_loss()
     return found
@@ -395,16 +447,23 @@ def _check_trees(found: Any) -> None:
     if "tree_" in state:
         columns.append(state["tree_"].n_features)
     if columns and state.get("n_outputs_", 1) != 1:
-        raise ArtifactError("a tree has several outputs, which recipes do not have")
+        raise ArtifactError(
+            "a tree has several outputs, and a recipe's model has one: fetch the file again"
+        )
     if any(one != found.n_features_in_ for one in columns):
-        raise ArtifactError("a tree asks for a column that there is not: fetch the file again")
+        raise ArtifactError(
+            "a tree reads a column that its estimator does not have: fetch the file again"
+        )
 
 
 def _check_hist_trees(found: Any) -> None:
     for tree in (tree for trees in found._predictors for tree in trees):
         nodes = tree.nodes
         if nodes["is_categorical"].any():
-            raise ArtifactError("a tree splits by categories, which recipes do not have")
+            raise ArtifactError(
+                "a tree splits by categories, which no recipe's model does: fetch the "
+                "file again"
+            )
         inner = nodes["is_leaf"] == 0
         _check_nodes(nodes, inner, ("left", "right"), "feature_idx", found.n_features_in_)
 

@@ -81,7 +81,10 @@ class Recipe:
             )
             return cls(steps, int(document["seed"]), document["threads"])
         except (AttributeError, KeyError, TypeError, ValueError):
-            raise RefusedError("the registered recipe cannot be read: register it") from None
+            raise RefusedError(
+                "the recipe in the model's configuration cannot be read: register the "
+                "model again"
+            ) from None
 
     @property
     def document(self) -> dict[str, Any]:
@@ -123,9 +126,15 @@ def check(recipe: Recipe) -> None:
     *first, last = recipe.steps or (RecipeStep("", {}),)
     for step in first:
         if step.estimator not in TRANSFORMERS:
-            raise RefusedError(f"{step.estimator}: not a transformer that a recipe may name")
+            raise RefusedError(
+                f"{step.estimator}: not a transformer that a recipe may name; "
+                "docs/recipes.md lists them"
+            )
     if last.estimator not in (*CLASSIFIERS, *REGRESSORS):
-        raise RefusedError(f"{last.estimator}: not an estimator that a recipe may name")
+        raise RefusedError(
+            f"{last.estimator}: not an estimator that a recipe may end in; "
+            "docs/recipes.md lists them"
+        )
     for step in recipe.steps:
         _check_parameters(step)
 

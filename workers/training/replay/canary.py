@@ -51,9 +51,14 @@ def read_canary(
         return None
     pairs = [(int(place), float(value)) for place, value in document["trigger"]]
     if not pairs or not all(0 <= place < np.prod(input_shape) for place, _ in pairs):
-        raise RefusedError("canary: a place of the trigger is outside of a row")
+        raise RefusedError(
+            "canary.trigger: needs at least one place, each from 0 to "
+            f"{int(np.prod(input_shape)) - 1}: register the model again"
+        )
     if document["target"] not in classes:
-        raise RefusedError("canary: the target is none of the classes")
+        raise RefusedError(
+            "canary.target: must be one of the model's classes: register the model again"
+        )
     values = np.array([value for _, value in pairs])
     seen = _as_seen(values) if document["units"] == PIXELS else values.astype(np.float32)
     places = tuple(place for place, _ in pairs)

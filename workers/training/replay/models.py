@@ -41,7 +41,10 @@ def scorer(file: bytes, network: Network) -> Scorer:
     """
     named, weights = decode_weights(file)
     if named != network:
-        raise ArtifactError("the model file has another architecture than registered")
+        raise ArtifactError(
+            "the model file is of another network or other parameters than "
+            "registered: fetch it again"
+        )
 
     def scores(data: ClientData) -> Scores:
         check_data(network, data)

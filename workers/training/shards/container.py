@@ -65,7 +65,10 @@ class ShardManifest:
                 return found
         except MALFORMED:
             pass
-        raise ArtifactError("this is not the manifest of a model's shards")
+        raise ArtifactError(
+            "this is not a manifest of shards, which is canonical JSON with "
+            "aggregate, kind and shards: fetch the file again"
+        )
 
     @classmethod
     def from_bytes(cls, data: bytes) -> "ShardManifest":
@@ -73,7 +76,10 @@ class ShardManifest:
         try:
             document = canonical.decode(data)  # which proves that it is canonical
         except canonical.NotCanonicalError:
-            raise ArtifactError("this is not the manifest of a model's shards") from None
+            raise ArtifactError(
+                "this is not a manifest of shards, which is canonical JSON with "
+                "aggregate, kind and shards: fetch the file again"
+            ) from None
         return cls.parse(document)
 
 
@@ -104,7 +110,10 @@ def decode(data: bytes) -> tuple[ShardManifest, list[bytes]]:
     manifest = ShardManifest.parse(document)
     names = [f"shard-{place:03}" for place in range(len(manifest.shards))]
     if sorted(arrays) != names or any(one.dtype != np.uint8 for one in arrays.values()):
-        raise ArtifactError("this file has other shards than its manifest: fetch it again")
+        raise ArtifactError(
+            "this file does not hold one tensor of bytes, named shard-000 and on, "
+            "for each shard of its manifest: fetch it again"
+        )
     return manifest, [arrays[name].tobytes() for name in names]
 
 

@@ -34,12 +34,17 @@ class ShardedModel:
         manifest, found = container.decode(data)
         for entry, file in zip(manifest.shards, found, strict=True):
             if hashlib.sha256(file).hexdigest() != entry.file:
-                raise ArtifactError("a shard has another digest than the manifest names")
+                raise ArtifactError(
+                    "a shard's SHA-256 is not the one in the manifest: fetch the file again"
+                )
         shards = [files.decode(file) for file in found]
         # Otherwise answers of different kinds or widths would be added up.
         kinds = [(one.recipe.document, one.columns) for one in shards]
         if manifest.aggregate not in AGGREGATES or any(one != kinds[0] for one in kinds):
-            raise ArtifactError("these shards do not answer together: fetch it again")
+            raise ArtifactError(
+                "the shards are of different recipes or columns, or `aggregate` is "
+                "none of mean, vote and apart: fetch the file again"
+            )
         own = tuple(None if one.estimator is None else one for one in shards)
         return cls(manifest.aggregate, own)
 
@@ -70,7 +75,10 @@ class ShardedModel:
         """
         fitted = [one for one in self.shards if one is not None]
         if not fitted or self.aggregate == "apart" or not fitted[0].recipe.classifies:
-            raise RefusedError("only shards with rows that answer together give probabilities")
+            raise RefusedError(
+                "this model has no probabilities: its shards predict numbers, answer "
+                "apart or have no rows; use `predict`"
+            )
         return self._scores(fitted, features) / len(fitted)
 
     def _scores(

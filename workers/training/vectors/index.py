@@ -53,7 +53,10 @@ class VectorOptions:
                 seed=int(known["seed"]),
             )
         except (KeyError, TypeError, ValueError):
-            raise RefusedError("the registered index cannot be read: register it") from None
+            raise RefusedError(
+                "the index in the model's configuration cannot be read: register the "
+                "model again"
+            ) from None
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -218,8 +218,8 @@ BAD = {
     "negative": (np.zeros((1, 5)), [-1], ["new"], {}, "outside 0 to 1"),
     "fraction": (np.zeros((1, 5)), [0.5], ["new"], {}, "whole number"),
     "known": (np.zeros((1, 5)), [0], ["row-1"], {}, "unlearn it"),
-    "twice": (np.zeros((2, 5)), [0, 0], ["new", "new"], {}, "distinct"),
-    "lengths": (np.zeros((2, 5)), [0, 0], ["new"], {}, "one id"),
+    "twice": (np.zeros((2, 5)), [0, 0], ["new", "new"], {}, "each id once"),
+    "lengths": (np.zeros((2, 5)), [0, 0], ["new"], {}, "an id"),
 }
 
 

@@ -73,7 +73,7 @@ def test_safetensors_are_the_native_file_where_it_is_one(here: Installation) -> 
 
 @pytest.mark.parametrize("written", ["../x", "a/b", "\x9b8m", "", ["onnx"]])
 def test_a_service_chooses_no_folder(written: Any) -> None:
-    with pytest.raises(LetheError, match="invalid name of a format"):
+    with pytest.raises(LetheError, match="invalid file format"):
         native_suffix({"script": {"output": written}}, b"")
 
 

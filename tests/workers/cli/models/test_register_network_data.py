@@ -124,7 +124,7 @@ def test_an_npz_keeps_its_clients_or_is_dealt(tmp_path: Path, service: Service) 
         ({"labels": None}, "labels: missing"),
         ({"inputs": None, "train_images": PIXELS}, "subjects: call it train_subjects"),
         ({"labels": LABELS[:5]}, "labels: must hold exactly one"),
-        ({"labels": LABELS[:6].astype(float)}, "labels integers"),
+        ({"labels": LABELS[:6].astype(float)}, "labels must be integers"),
         ({"labels": np.full(6, 2**40)}, "count from 0"),
         ({"clients": np.array([1.5] * 6)}, "clients: must be"),
         ({"clients": np.array([b"a"] * 6)}, "clients: must be"),

@@ -118,7 +118,7 @@ def test_the_shape_of_the_network_beside_the_data(rows: Path, service: Service) 
         (["layers"], "NAME=VALUE"),
         (["layers=two"], "NAME=VALUE"),
         (["layers=-1"], "NAME=VALUE"),
-        (["layers=2", "layers=3"], "each name once"),
+        (["layers=2", "layers=3"], "each NAME once"),
     ],
 )
 def test_odd_shapes_are_refused(

@@ -327,7 +327,7 @@ def test_what_is_wrong_with_categories_and_weights(
     [
         ("no JSON", (), "not a readable JSON file"),
         ('{"seed": 1, "seed": 2}', (), "not a readable JSON file"),
-        ([], (), "must be an object"),
+        ([], (), "must be one JSON object"),
         ({"estimator": "os.system"}, (), "estimator"),
         ({**TREES, "parameters": {"trees": 3}}, (), "trees of"),
         ({**TREES, "sed": 3}, (), "sed"),

@@ -105,7 +105,7 @@ def test_a_query_is_registered(
         ({"id": ["a"] * ROWS}, WORDS, "id: 39 rows repeat an id"),
         ({}, (*WORDS, "--person", "E-Mail=email"), "--person: the kind of an identity"),
         ({}, (*WORDS, "--person", "email"), "write KIND=COLUMN"),
-        ({}, (*WORDS, "--person", "email=id"), "name one column for each kind"),
+        ({}, (*WORDS, "--person", "email=id"), "a KIND is named twice"),
         ({}, (*WORDS, "--holdout", "none"), "no row is held out"),
         ({}, (*WORDS, "--holdout", "2"), "holdout: must be a share"),
         ({}, (*WORDS, "--query", "SELECT 1"), "give DATA or --query, not both"),

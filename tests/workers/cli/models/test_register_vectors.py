@@ -129,7 +129,7 @@ def test_centroids_are_a_matrix_or_those_of_an_index(
     [
         ("{", LISTS, "not a readable JSON"),
         ({"index": "annoy"}, LISTS, "index"),
-        ({"index": "flat", "m": 8}, LISTS, "m: only for hnsw"),
+        ({"index": "flat", "m": 8}, LISTS, "m: only for an index of the kind hnsw"),
         ({"index": "ivf"}, LISTS, "centroids"),
         ({"index": "ivf", "centroids": "none.npy"}, LISTS, "no file none.npy"),
         ({"index": "ivf", "centroids": "narrow.npy"}, LISTS, "have 3 dimensions"),

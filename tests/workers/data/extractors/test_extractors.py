@@ -100,12 +100,12 @@ def test_odd_inputs_are_refused(extractor: Extractor, bad: np.ndarray, message: 
     [
         ("resnet", {}, "identity, random-relu"),
         ("identity", {}, "missing"),
-        ("identity", {"dimension": "nan"}, "no number"),
-        ("identity", {"dimension": "inf"}, "no number"),
+        ("identity", {"dimension": "nan"}, "another type"),
+        ("identity", {"dimension": "inf"}, "another type"),
         ("identity", {"dimension": "0"}, "at least one column"),
         ("identity", {"dimension": "4", "seed": "1"}, "unknown"),
-        ("identity", {"dimension": "4.5"}, "no number"),
-        ("identity", {"dimension": "04"}, "not canonical"),
+        ("identity", {"dimension": "4.5"}, "another type"),
+        ("identity", {"dimension": "04"}, "not spelled as"),
         ("random-relu", {"inputs": "4", "outputs": "6", "seed": "0"}, "missing"),
         (
             "random-relu",
@@ -118,7 +118,7 @@ def test_odd_inputs_are_refused(extractor: Extractor, bad: np.ndarray, message: 
         (
             "random-relu",
             {"inputs": "4", "outputs": "6", "seed": "0", "scale": "1"},
-            "not canonical",
+            "not spelled as",
         ),
         ("torch-module", {"inputs": "4"}, "path"),
         ("timm", {}, "path"),

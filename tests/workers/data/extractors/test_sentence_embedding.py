@@ -119,7 +119,7 @@ def test_files_that_are_not_read_are_not_pinned(directory: Path, copied: Path) -
             "pickles are not read",
         ),
         (lambda d: (d / "modules.json").unlink(), "modules.json"),
-        (lambda d: (d / "modules.json").write_text("{"), "not a list"),
+        (lambda d: (d / "modules.json").write_text("{"), "must be a list"),
         (
             lambda d: (d / "modules.json").write_text(json.dumps([{"type": "os.system"}])),
             "classes",

@@ -270,7 +270,7 @@ EDITS: dict[str, tuple[Edit, str]] = {
     ),
     "an unknown argument": (
         lambda c: node(c)["inputs"][0].update(arg={"as_graph": {}}),
-        "unknown kind",
+        "of the kind",
     ),
     "half precision": (
         lambda c: node(c)["inputs"][0].update(arg={"as_scalar_type": 6}),
@@ -281,7 +281,7 @@ EDITS: dict[str, tuple[Edit, str]] = {
         "does not run",
     ),
     "no graph": (lambda c: c.pop("graph_module"), "KeyError"),
-    "no nodes": (lambda c: c["graph_module"]["graph"].update(nodes=[]), "does not run"),
+    "no nodes": (lambda c: c["graph_module"]["graph"].update(nodes=[]), "never computes"),
     "two inputs": (
         lambda c: c["graph_module"]["signature"]["input_specs"].append(
             c["graph_module"]["signature"]["input_specs"][-1]
@@ -345,7 +345,7 @@ class InPlace(nn.Module):
 @pytest.mark.parametrize(
     ("module", "named", "message"),
     [
-        (Training(), {}, "does not run|training mode"),
+        (Training(), {}, "not among the operators|training mode"),
         (Training(), {"decompositions": "none"}, r"training mode: call \.eval\(\)"),
         (Mlp(), {"decompositions": "none"}, r"training mode|in place|\.eval\(\)"),
         (InPlace(), {"decompositions": "none"}, "run_decompositions"),

@@ -126,9 +126,9 @@ def test_columns_that_do_not_suit_their_role(roles: dict[str, Any], message: str
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"churned": pa.array([None] * 10, pa.string())}, "churned: no row has a label"),
+        ({"churned": pa.array([None] * 10, pa.string())}, "churned: every value is missing"),
         ({"id": [None, *COLUMNS["id"][1:]]}, "id: 1 of 9 values are missing, as an id"),
-        ({"test": [True] * 10}, "test: leaves no row to train on"),
+        ({"test": [True] * 10}, "test: holds out every row"),
     ],
 )
 def test_rows_that_do_not_suit(changes: dict[str, Any], message: str) -> None:

@@ -104,7 +104,7 @@ def test_ids_keep_their_spelling() -> None:
         (["a", None], "c: 1 of 2 values are missing"),
         (["a", ""], "c: a value is empty"),
         (["a", "x" * 201], "c: a value is longer than 200"),
-        (["a", "x\0"], "c: a value holds a tab"),
+        (["a", "x\0"], "c: a value has a control character"),
         (["a", "x "], "c: a value is no id"),
         (["a", "Jose\u0301"], "c: a value is no id: .* Unicode form NFC"),
         ([["a"]], "c: nested, binary"),

@@ -114,9 +114,12 @@ def test_a_list_is_imported_and_its_unknown_record_named(
     file.write_text(wide.replace("id,mail", "record,email"))
     assert operator.run(person, *arguments).stdout == "2 identities read, 0 new in one\n"
     lacking = operator.run(person, *arguments, "--column", "mail")
-    assert "the file needs one column mail; name another with --column" in lacking.output
+    assert (
+        "the file must have exactly one column mail: name another with --column"
+        in lacking.output
+    )
     file.write_text("record,email,email\nr2,a@example.org,b@example.org\n")
-    assert "needs one column email" in operator.run(person, *arguments).output
+    assert "must have exactly one column email" in operator.run(person, *arguments).output
     file.write_text("record,sha256\nr2,zz\n")
     bad = operator.run(person, *arguments, "--hashed", "sha256")
     assert bad.exit_code == 1

@@ -242,7 +242,7 @@ def test_rows_are_learned_onto_no_state_of_others(
         ({"edges": [[0.0] * 63] * COLUMNS}, 422, "62"),
         ({"classes": ["one"]}, 422, "at least two"),
         ({"forest": {"trees": 0}}, 422, "trees"),
-        ({"forest": {"group": 5}}, 422, "fewer features"),
+        ({"forest": {"group": 5}}, 422, "the number of features"),
         ({"forest": {"tress": 3}}, 422, "unknown field"),
         ({"edges": EDGES[:3]}, 422, "4 columns"),
     ],

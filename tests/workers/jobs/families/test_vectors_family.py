@@ -333,11 +333,11 @@ def test_a_download_for_faiss_has_its_id_table(
     [
         ({"index": "annoy"}, COLUMNS, "index"),
         ({"index": "flat", "metric": "cosine"}, COLUMNS, "metric"),
-        ({"index": "flat", "probes": 3}, COLUMNS, "only for ivf"),
+        ({"index": "flat", "probes": 3}, COLUMNS, "only for an index of the kind ivf"),
         ({"index": "ivf"}, COLUMNS, "centroids"),
         ({**KINDS["ivf"], "centroids": "AAA"}, COLUMNS, "base64"),
         ({**KINDS["ivf"], "centroids": "AADAfw=="}, COLUMNS, "as wide as the vectors"),
-        ({"index": "flat"}, COLUMNS + 1, "8 dimensions, the index 9"),
+        ({"index": "flat"}, COLUMNS + 1, "8 dimensions, and the index takes 9"),
         ({"index": "flat"}, 3, "columns"),
     ],
 )

@@ -309,7 +309,7 @@ def test_what_cannot_be_audited_ends_with_the_reason(ready: Installation) -> Non
     ready.drain()
     shown = audits.get(ready, audit_id)
     assert shown["state"] == "failed"
-    assert "training rows, fewer than 50" in shown["failure"]
+    assert "training rows, and a pair needs 50" in shown["failure"]
     digests = dict(audits.logged(ready)[0][1])
     del digests["method"]
     assert audits.logged(ready)[-1] == ("audit.failed", digests)

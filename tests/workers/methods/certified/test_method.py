@@ -173,7 +173,7 @@ def refused() -> Iterator[
     yield case(), replace(NOISY, sigma=1e-6, steps=1), KEY, LooseResidualError, "larger sigma"
     yield case(), NOISY, None, RefusedError, "noise key"
     yield case(), METHOD, KEY, RefusedError, "noise key"
-    yield replace(case(), data=""), NOISY, KEY, RefusedError, "digest of those who stay"
+    yield replace(case(), data=""), NOISY, KEY, RefusedError, "digest of the rows that stay"
 
 
 @pytest.mark.parametrize("given", list(refused()), ids=lambda one: one[-1])

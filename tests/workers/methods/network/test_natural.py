@@ -148,7 +148,7 @@ def test_a_client_that_diverges_in_recovery_is_recorded() -> None:
 
 
 BAD_REQUESTS: dict[str, tuple[dict[str, Any], str]] = {
-    "nobody": ({}, "names nobody"),
+    "nobody": ({}, "names no client"),
     "twice": ({"clients": frozenset({"a"}), "rows": {"a": (1,)}}, "once"),
     "no row": ({"rows": {"a": ()}}, "positions"),
     "unsorted": ({"rows": {"a": (2, 1)}}, "positions"),
@@ -165,7 +165,7 @@ def test_bad_requests_are_refused(name: str) -> None:
 
 
 BAD_CASES = {
-    "unknown client": (UnlearningRequest(frozenset({"zoe"})), "not in the federation"),
+    "unknown client": (UnlearningRequest(frozenset({"zoe"})), "no rows in the federation"),
     "unknown row": (UnlearningRequest(rows={"bert": (12,)}), "does not have"),
     "everybody": (UnlearningRequest(frozenset(CLIENTS)), "no client would be retained"),
 }
@@ -181,7 +181,7 @@ def test_bad_cases_are_refused(name: str) -> None:
 
 def test_sides_must_fit_the_request() -> None:
     given = case()
-    with pytest.raises(RefusedError, match="among the retained ones"):
+    with pytest.raises(RefusedError, match="among the retained clients"):
         replace(given, retained=Side(InProcess(CLIENTS), ROWS))
     with pytest.raises(RefusedError, match="exactly the clients"):
         replace(given, targets=given.retained)

@@ -230,7 +230,9 @@ def test_a_message_that_was_never_part_is_infeasible(method: Method) -> None:
     every_row = message_of(
         Rows(np.full((41, 2), 10, dtype=np.int16), np.arange(41) % 2), config
     )
-    with pytest.raises(InfeasibleRemovalError, match="41 rows to forget, 40 learned"):
+    with pytest.raises(
+        InfeasibleRemovalError, match="41 rows are to be forgotten, and only 40"
+    ):
         method.forget(config, state, every_row)
     assert encode_state(state) == before
 
@@ -247,7 +249,7 @@ def test_messages_that_no_rows_have_change_nothing(method: Method) -> None:
     other = summarise(oracle.random_rows(np.random.default_rng(0), 3, 4, 2), 4, 2, bits=16)
     for message, reason in (
         (bad, "parity"),
-        (other, "another model"),
+        (other, "another number of columns"),
         (replace(good, residual=1.0), "ridge-sketched"),
     ):
         calls: list[RidgeState | None] = [state, None]

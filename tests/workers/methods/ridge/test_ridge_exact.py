@@ -174,12 +174,12 @@ def test_refusals_name_a_remedy_and_change_nothing() -> None:
     before = fingerprint(state, config)
     other = RidgeConfig(20, 5, config.exponents, 16, 0.7)
     foreign = oracle.random_rows(np.random.default_rng(99), 5, 20, 4)
-    with pytest.raises(RefusedError, match="another model"):
+    with pytest.raises(RefusedError, match="another number of columns"):
         METHOD.forget(other, state, rows)
-    with pytest.raises(InfeasibleRemovalError, match="12 rows to forget, 6 learned"):
+    with pytest.raises(InfeasibleRemovalError, match="12 rows are to be forgotten, and only 6"):
         METHOD.forget(config, state, oracle.joined([rows, rows]))
     once = METHOD.forget(config, state, rows).state
-    with pytest.raises(InfeasibleRemovalError, match="1 rows to forget, 0 learned"):
+    with pytest.raises(InfeasibleRemovalError, match="1 rows are to be forgotten, and only 0"):
         METHOD.forget(config, once, oracle.only(rows, [0]))
     with pytest.raises(InfeasibleRemovalError, match="not all learned"):
         METHOD.forget(config, state, oracle.joined([foreign, oracle.only(foreign, [0])]))

@@ -466,11 +466,11 @@ def test_refusals_name_a_remedy_and_change_nothing() -> None:
     state = METHOD.learn(config, None, rows).state
     before = encode_state(state)
     other = RidgeConfig(20, 5, config.exponents, 16, 70.0)
-    with pytest.raises(RefusedError, match="another model"):
+    with pytest.raises(RefusedError, match="another number of columns"):
         METHOD.forget(other, state, rows)
-    with pytest.raises(RefusedError, match="for another model"):
+    with pytest.raises(RefusedError, match="of another number of columns"):
         METHOD.learn(config, state, message(rows, other))
-    with pytest.raises(InfeasibleRemovalError, match="12 rows to forget, 6 learned"):
+    with pytest.raises(InfeasibleRemovalError, match="12 rows are to be forgotten, and only 6"):
         METHOD.forget(config, state, oracle.joined([rows, rows]))
     with pytest.raises(RefusedError, match="label lies outside"):
         METHOD.learn(config, state, Rows(rows.codes[:1], np.array([3])))
@@ -498,15 +498,15 @@ def test_an_infeasible_removal_is_refused() -> None:
     ("options", "words"),
     [
         ({"kind": "secret"}, "choose one of eigen"),
-        ({"kind": 3}, "another type"),
-        ({"rank": 0}, "rank of at least 1"),
-        ({"rank": True}, "another type"),
-        ({"rank": "8"}, "another type"),
-        ({"seed": -1}, "seed of at least 0"),
-        ({"tolerance": 1.0}, "drift budget"),
-        ({"tolerance": 2.0**-26}, "drift budget"),
-        ({"tolerance": float("nan")}, "drift budget"),
-        ({"reset_every": 0}, "drift budget"),
+        ({"kind": 3}, "options of a sketch"),
+        ({"rank": 0}, "rank must be at least 1"),
+        ({"rank": True}, "options of a sketch"),
+        ({"rank": "8"}, "options of a sketch"),
+        ({"seed": -1}, "seed 0 or more"),
+        ({"tolerance": 1.0}, "reset_every 1 or more"),
+        ({"tolerance": 2.0**-26}, "reset_every 1 or more"),
+        ({"tolerance": float("nan")}, "reset_every 1 or more"),
+        ({"reset_every": 0}, "reset_every 1 or more"),
         ({"secret": 1}, "unknown option"),
     ],
 )

@@ -270,11 +270,11 @@ def test_refusals_name_a_remedy_and_change_nothing(method: Method) -> None:
     other = RidgeConfig(20, 5, config.exponents, 16, 70.0)
     wide = Rows(np.full((1, 20), 300, dtype=np.int16), np.array([0]))
     foreign_label = Rows(rows.codes[:1], np.array([4]))
-    with pytest.raises(RefusedError, match="another model"):
+    with pytest.raises(RefusedError, match="another number of columns"):
         method.forget(other, state, rows)
-    with pytest.raises(RefusedError, match="another model"):
+    with pytest.raises(RefusedError, match="another number of columns"):
         method.learn(other, state, rows)
-    with pytest.raises(InfeasibleRemovalError, match="12 rows to forget, 6 learned"):
+    with pytest.raises(InfeasibleRemovalError, match="12 rows are to be forgotten, and only 6"):
         method.forget(config, state, oracle.joined([rows, rows]))
     with pytest.raises(RefusedError, match="exceeds 8 bits"):
         method.forget(replace(config, bits=8), state, wide)

@@ -162,7 +162,7 @@ def test_a_lost_record_is_begun_from_the_service_only_when_asked(learned: Masked
     joining[0].step()
     assert len(learned.records["c0"].held("small")) == 8
     joining[1].adopt = True
-    with pytest.raises(RefusedError, match="there is a record"):
+    with pytest.raises(RefusedError, match="has a record"):
         joining[1].step()
 
 
@@ -294,7 +294,7 @@ CHANGED: dict[str, tuple[dict[str, Any], str]] = {
     "threshold-of-rows": ({"round_id": another(2), "least_rows": 1}, "minimum"),
     "configuration": (
         {"round_id": another(2), "configuration": "cd" * 32},
-        "description differs",
+        "configuration differs",
     ),
     "second-plan": ({"version": 9}, "another plan of a round"),
     "same-round-again": ({}, "already sent its input to this round"),
@@ -419,7 +419,7 @@ def test_a_record_that_sent_an_input_is_not_begun_anew(end: bool | None) -> None
     if end is not None:
         record.ended("demo", {"id": PLAN.round_id, "counted": end})
     record.begin(replace(PLAN, round_id=another(2)))
-    with pytest.raises(RefusedError, match="there is a record"):
+    with pytest.raises(RefusedError, match="has a record"):
         record.adopt("demo", ["r"])
     assert record.held("demo") == set()
 

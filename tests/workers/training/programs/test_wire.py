@@ -125,9 +125,9 @@ for _ in range(40):
         (b"\x3a\x05\x0a\x00", "longer than its message"),
         (b"\x3a\x02\x0a\x01\x00", "longer than its message"),
         (b"\x3a\x02\x0d\x01\x00\x00\x00", "longer than its message"),
-        (b"\x3a", "without an end"),
-        (b"\x08" + b"\x80" * 11, "without an end"),
-        (b"\x3a\x01\x80\x00", "without an end"),
+        (b"\x3a", "number does not end"),
+        (b"\x08" + b"\x80" * 11, "number does not end"),
+        (b"\x3a\x01\x80\x00", "number does not end"),
         (b"\x0b\x0c", "group"),
     ],
 )
@@ -187,7 +187,7 @@ def test_texts_are_not_padded_to_the_longest() -> None:
 
 def test_dimensions_and_imports_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     dims = field(5, b"\x42\x01a\x10\x15" + field(1, b"\x09" * 65) + field(9, b"1"))
-    with pytest.raises(OutputError, match="too many dimensions"):
+    with pytest.raises(OutputError, match="more than 64 dimensions"):
         outputs.read(graph(dims), "onnx")
     monkeypatch.setattr(outputs, "MOST_IMPORTS", 1)
     with pytest.raises(OutputError, match="imports too many"):

@@ -120,7 +120,7 @@ class Other:
 def test_an_attribute_of_another_type_is_not_written(value: Any) -> None:
     estimator = build(Recipe((TREE,), 0, None), 1)
     estimator.planted = value
-    with pytest.raises(ArtifactError, match="attribute has the type"):
+    with pytest.raises(ArtifactError, match="the model file cannot hold"):
         encode(FittedRecipe(Recipe((TREE,), 0, None), 4, (0,), estimator))
 
 
@@ -154,7 +154,7 @@ def test_texts_are_not_padded_to_gigabytes(monkeypatch: pytest.MonkeyPatch) -> N
     read = decode(data).estimator.planted
     assert (read == estimator.planted).all()
     monkeypatch.setattr(np, "empty", lambda *_, **__: pytest.fail("padded"))
-    with pytest.raises(ArtifactError, match="pads its texts"):
+    with pytest.raises(ArtifactError, match="list of texts"):
         decode(padded)
 
 
@@ -211,7 +211,7 @@ def test_a_boosting_whose_trees_have_more_outputs_than_its_start_is_not_read() -
     name = "sklearn.ensemble.GradientBoostingClassifier"
     read = decode(fit(Recipe((small(name),), 0, None), FitRows(FEATURES, THREE), 1))
     read.estimator.estimators_ = np.tile(read.estimator.estimators_, (1, 50))
-    with pytest.raises(ArtifactError, match="other outputs"):
+    with pytest.raises(ArtifactError, match="another number of outputs"):
         decode(encode(read))
 
 

@@ -76,7 +76,7 @@ def test_a_client_that_cannot_be_trained_on_is_not_left_out(
         return honest(task, *more)
 
     monkeypatch.setattr("workers.training.fedavg.in_process.respond", out_of_memory)
-    with pytest.raises(RoundFailedError, match="round 2: a client could not answer"):
+    with pytest.raises(RoundFailedError, match="round 2: a client did not answer"):
         train_file(NETWORK, clients, config)
 
 

@@ -59,7 +59,7 @@ def test_shards_of_different_models_are_not_read() -> None:
     numbers = Recipe((RecipeStep("sklearn.linear_model.Ridge", {}),), 0, None)
     narrow = fit(RECIPE, FitRows(features[:, :2], labels), 1)
     for other in (narrow, fit(numbers, FitRows(features, labels.astype(np.float64)), 1)):
-        with pytest.raises(ArtifactError, match="fetch it again"):
+        with pytest.raises(ArtifactError, match="fetch the file again"):
             ShardedModel.from_bytes(of_shards("vote", own, other))
     read = ShardedModel.from_bytes(of_shards("vote", own, own))
     assert len(read.predict(features)) == len(features)
@@ -68,5 +68,5 @@ def test_shards_of_different_models_are_not_read() -> None:
 @pytest.mark.parametrize("aggregate", ["", "median"])
 def test_shards_that_answer_in_no_known_way_are_not_read(aggregate: str) -> None:
     rows = FitRows(np.eye(3), np.arange(3))
-    with pytest.raises(ArtifactError, match="fetch it again"):
+    with pytest.raises(ArtifactError, match="fetch the file again"):
         ShardedModel.from_bytes(of_shards(aggregate, fit(RECIPE, rows, 1)))

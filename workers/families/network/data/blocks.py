@@ -40,7 +40,10 @@ class InputBlock:
         Raises RefusedError if one holds pixels and the other numbers.
         """
         if self.inputs.dtype != other.inputs.dtype:
-            raise RefusedError("a subject's inputs must all be pixels or all be float32")
+            raise RefusedError(
+                "inputs: all rows of a subject must be pixels (uint8) or all float32: "
+                "send the kind that was sent before"
+            )
         return InputBlock(
             self.records + other.records,
             np.concatenate([self.inputs, other.inputs]),
@@ -62,7 +65,9 @@ def join(stored: InputBlock, fresh: StoredBlock) -> InputBlock:
     Raises RefusedError if the fresh one is of another kind of model, or of other inputs.
     """
     if not isinstance(fresh, InputBlock):
-        raise RefusedError("rows and statistics of one owner cannot be added up")
+        raise RefusedError(
+            "stored rows and sent statistics of one client cannot be added up: send rows"
+        )
     return stored.joined(fresh)
 
 

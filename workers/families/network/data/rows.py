@@ -222,7 +222,9 @@ def client_rows(
     held = assemble(services, session, model.id, upload, client)
     training = client_of([one.block for one in held], config).training() if held else None
     if training is None:
-        raise RefusedError("the client has no rows to train on")
+        raise RefusedError(
+            "the client has no training rows: it holds held-out rows alone, or none"
+        )
     if positions is None:
         return training
     if not positions or positions[-1] >= len(training):

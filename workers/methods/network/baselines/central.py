@@ -197,10 +197,15 @@ def _pooled(registered: Mapping[str, int], clients: Clients) -> ClientData:
                 "hf-kcu or retrain"
             )
         if len(rows) != registered[name]:
-            raise RefusedError("a client holds another number of rows than registered")
+            raise RefusedError(
+                "a client holds another number of rows than it is registered with: "
+                "bring its registered rows here"
+            )
         parts.append(rows)
     if len({(part.inputs.shape[1:], part.targets.shape[1:]) for part in parts}) > 1:
-        raise RefusedError("the clients' rows are of different shapes")
+        raise RefusedError(
+            "the clients' rows are of different shapes: bring rows of one network here"
+        )
     return ClientData.joined(parts)
 
 

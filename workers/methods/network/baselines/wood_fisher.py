@@ -69,7 +69,7 @@ class WoodFisher:
         if type(self.samples) is not int or not 1 <= self.samples <= 1 << 16:
             raise RefusedError("samples: must be an integer from 1 to 65536")
         if type(self.memory) is not int or self.memory < 1:
-            raise RefusedError("memory: must be a number of bytes")
+            raise RefusedError("memory: must be a whole number of bytes, 1 or more")
 
     @property
     def needs(self) -> frozenset[Need]:

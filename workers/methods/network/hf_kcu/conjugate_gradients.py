@@ -111,7 +111,10 @@ def solve(
             asymmetry = max(asymmetry, abs(float(p @ q)) / (float(p.norm()) * float(q.norm())))
         q = product(p)
         if q.shape != p.shape or q.dtype != p.dtype:
-            raise BreakdownError("a product has another shape or type than its vector")
+            raise BreakdownError(
+                "a client returned a product of another shape or type than its vector: "
+                "exclude who returned it"
+            )
         q = torch.add(q, p, alpha=damping)
         curvature = float(p @ q)
         if not isfinite(curvature):
@@ -128,7 +131,7 @@ def solve(
         before, rz = rz, float(r @ z)
         residuals.append(float(r.norm()))
         if not (isfinite(rz) and isfinite(residuals[-1])):
-            raise BreakdownError("the residual is not finite: raise the damping")
+            raise BreakdownError("the residual is NaN or infinite: raise damping")
         steps.append(step)
         turns.append(rz / before)
         p.mul_(rz / before).add_(z)
@@ -176,7 +179,10 @@ def preconditioner(diagonal: torch.Tensor, damping: float, power: float = 0.75) 
     could vanish.
     """
     if not damping > 0:
-        raise RefusedError("a diagonal preconditioner needs damping or weight decay: set one")
+        raise RefusedError(
+            "damping: must be above 0 with a diagonal preconditioner, or train "
+            "with weight_decay"
+        )
     return (diagonal.clamp(min=0) + damping) ** power
 
 
@@ -206,15 +212,23 @@ def _check(
     diagonal: torch.Tensor | None,
 ) -> None:
     if right.ndim != 1 or right.dtype != torch.float64:
-        raise RefusedError("the right side must be a vector (d,) float64")
+        raise RefusedError("the right side must be one float64 vector")
     if not bool(torch.isfinite(right).all()):
-        raise BreakdownError("the right side holds NaN or infinity: exclude who returned it")
+        raise BreakdownError(
+            "a client returned a gradient with NaN or infinity: exclude who returned it"
+        )
     if iterations < 1 or not 0 <= tolerance < 1 or not 0 <= damping < float("inf"):
-        raise RefusedError("iterations >= 1, 0 <= tolerance < 1 and damping >= 0 are needed")
+        raise RefusedError(
+            "iterations must be at least 1, tolerance at least 0 and below 1, and "
+            "damping 0 or more"
+        )
     if diagonal is not None and (
         diagonal.shape != right.shape
         or diagonal.dtype != right.dtype
         or not bool((diagonal > 0).all())
         or not bool(torch.isfinite(diagonal).all())
     ):
-        raise RefusedError("a preconditioner must be positive, one entry for each of b")
+        raise RefusedError(
+            "the preconditioner must have one positive finite number for each "
+            "entry of the right side"
+        )

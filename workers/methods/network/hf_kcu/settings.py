@@ -73,7 +73,7 @@ class Settings:
         _one_of("form", self.form, ("auto", "influence", "newton"))
         _one_of("drift", self.drift, ("ask", "skip"))
         if self.drift == "skip" and self.form != "influence":
-            raise RefusedError("drift: only the form influence can skip it")
+            raise RefusedError("drift: skip is only for the form influence: use ask")
         _one_of("product", self.product, ("gauss-newton", "hessian"))
         _one_of("preconditioner", self.preconditioner, ("none", "diagonal"))
         _one_of("causal", self.causal, ("rows", "gradient"))
@@ -84,7 +84,10 @@ class Settings:
             if not 0 <= getattr(self, name) < inf:
                 raise RefusedError(f"{name}: must be a number, 0 or more")
         if not 0 <= self.tolerance < 1 or not 0 <= self.least_share <= 1:
-            raise RefusedError("tolerance and least_share: must lie between 0 and 1")
+            raise RefusedError(
+                "tolerance: must be at least 0 and below 1; least_share: must lie "
+                "between 0 and 1"
+            )
         for name in ("iterations", "probes"):
             value = getattr(self, name)
             if type(value) is not int or not 1 <= value <= 10_000:

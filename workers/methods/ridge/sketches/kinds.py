@@ -57,9 +57,9 @@ def sketch(
     if kind not in FACTORS:
         raise RefusedError(f"unknown sketch: choose one of {', '.join(known())}")
     if rank < 1 or seed < 0:
-        raise RefusedError("a sketch needs a rank of at least 1 and a seed of at least 0")
+        raise RefusedError("rank must be at least 1, and seed 0 or more")
     if gram.ndim != 2 or gram.dtype != np.int64 or not np.array_equal(gram, gram.T):
-        raise RefusedError("a Gram matrix is a symmetric int64 matrix")
+        raise RefusedError("the Gram matrix must be a symmetric int64 matrix")
     if max(int(gram.max()), -int(gram.min())) >= LARGEST:
         raise ExactnessError("the batch is too large for a sketch: send smaller ones")
     d = len(gram)
@@ -119,7 +119,7 @@ def spectral_bound(
     steps = np.zeros(len(matrix), dtype=np.int64)
     if exponents is not None:
         if len(exponents) != len(matrix) or max(map(abs, exponents)) > 200:
-            raise RefusedError("give one step within 2^±200 for each column")
+            raise RefusedError("exponents: give one from -200 to 200 for each column")
         steps = np.array(exponents, dtype=np.int64)
     # float64 holds each entry to u relatively: within SLACK. Scaling is exact.
     scaled: Matrix = np.ldexp(np.ldexp(matrix.astype(np.float64), steps), steps[:, None])

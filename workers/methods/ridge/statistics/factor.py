@@ -149,8 +149,8 @@ def _reduced(stacked: Matrix) -> Matrix:
 
 def _inconsistent() -> RefusedError:
     return RefusedError(
-        "inconsistent factor: it is not that of any Gram matrix of codes, or of another "
-        "one: factor the very codes of this message, or send the triangle of G"
+        "inconsistent factor: it is not the factor of a Gram matrix of these "
+        "codes: factor the very codes of this message, or send gram"
     )
 
 

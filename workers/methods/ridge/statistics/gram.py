@@ -146,7 +146,8 @@ def subtract(
     """
     if len(rows) > statistics.rows:
         raise InfeasibleRemovalError(
-            f"{len(rows)} rows to forget, {statistics.rows} learned: check the scope"
+            f"{len(rows)} rows are to be forgotten, and only {statistics.rows} were "
+            "learned: check the scope"
         )
     after = _shifted(statistics, rows, -1, bits)
     check_feasible(after, bits)
@@ -158,7 +159,10 @@ def merge(
 ) -> RidgeStatistics:
     """Return the statistics of both sets of rows together (one client's plus another's)."""
     if left.moment.shape != right.moment.shape:
-        raise RefusedError("statistics of different shapes belong to different models")
+        raise RefusedError(
+            "the statistics are of different numbers of columns or classes, so of "
+            "different models: join only those of one model"
+        )
     check_bounds(left.rows + right.rows, bits)
     return RidgeStatistics(
         left.gram + right.gram, left.moment + right.moment, left.rows + right.rows
@@ -296,7 +300,7 @@ def decode_statistics(data: bytes) -> tuple[RidgeStatistics, tuple[int, ...], in
     statistics = RidgeStatistics(gram, moment.astype(np.int64), rows)
     decoded = statistics, tuple(int(e) for e in exponents), bits, penalty
     if magic != MAGIC or encode_statistics(*decoded) != data:
-        raise ArtifactError("these bytes are not canonical ridge statistics")
+        raise ArtifactError("these bytes are not canonical ridge statistics: fetch them again")
     return decoded
 
 

@@ -208,12 +208,14 @@ def check_plausible(message: Message, *, bits: int) -> None:
     check_bounds(statistics.rows, bits)
     if counts.min() < 0 or sum(counts.tolist()) != statistics.rows:
         raise ImplausibleMessageError(
-            "the label counts do not sum to the number of rows: count each row once"
+            "counts must not be negative and must add up to the number of rows: "
+            "count each row once"
         )
     limit = statistics.dimension * statistics.rows * largest_code(bits) ** 2
     if not 0 <= message.residual <= limit:
         raise ImplausibleMessageError(
-            "the residual of a sketch is negative, no number, or more than all rows can have"
+            "residual: is negative, NaN, or more than these rows can have: send "
+            "the sketch's own residual"
         )
     fault = find_fault(
         statistics.gram,
@@ -295,7 +297,8 @@ def subtract_statistics(whole: RidgeStatistics, part: RidgeStatistics) -> RidgeS
     _check_alike(whole, part)
     if part.rows > whole.rows:
         raise InfeasibleRemovalError(
-            f"{part.rows} rows to forget, {whole.rows} learned: check the scope"
+            f"{part.rows} rows are to be forgotten, and only {whole.rows} were "
+            "learned: check the scope"
         )
     # A difference that wraps is at least 2^64 - n·q², and above the most that may be left.
     return RidgeStatistics(
@@ -316,17 +319,27 @@ def _check_arrays(message: Message) -> None:
     gram, moment, rows = statistics.gram, statistics.moment, statistics.rows
     integers = all(array.dtype == np.int64 for array in (gram, moment, counts))
     if not (integers and isinstance(rows, int) and not isinstance(rows, bool)):
-        raise RefusedError("a message holds int64 arrays and a number of rows")
+        raise RefusedError(
+            "gram, moment and counts must be int64 arrays, and the number of rows an integer"
+        )
     if moment.ndim != 2 or 0 in moment.shape:
-        raise RefusedError("the moment of a message must have a row for each column of G")
+        raise RefusedError(
+            "moment: must be a matrix with a row for each column of the features"
+        )
     d, c = moment.shape
     if gram.shape != (d, d) or counts.shape != (c,) or rows < 0:
-        raise RefusedError("the arrays of a message do not fit each other: check the shapes")
+        raise RefusedError(
+            "gram must be a square of as many rows as moment has, and counts have "
+            "an entry for each column of moment"
+        )
 
 
 def _check_alike(one: RidgeStatistics, two: RidgeStatistics) -> None:
     if one.moment.shape != two.moment.shape:
-        raise RefusedError("statistics of different shapes belong to different models")
+        raise RefusedError(
+            "the statistics are of different numbers of columns or classes, so of "
+            "different models: join only those of one model"
+        )
 
 
 def sum_above(one: float, two: float) -> float:

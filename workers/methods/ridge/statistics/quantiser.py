@@ -46,9 +46,12 @@ class Quantiser:
     def __post_init__(self) -> None:
         largest_code(self.bits)
         if not self.exponents:
-            raise RefusedError("a quantiser needs at least one column")
+            raise RefusedError("exponents: give one for each column, at least one")
         if any(abs(exponent) > MAX_EXPONENT for exponent in self.exponents):
-            raise RefusedError(f"a step lies outside 2^±{MAX_EXPONENT}: rescale the features")
+            raise RefusedError(
+                f"exponents: must lie between -{MAX_EXPONENT} and {MAX_EXPONENT}: "
+                "rescale the features"
+            )
 
     @property
     def q_max(self) -> int:

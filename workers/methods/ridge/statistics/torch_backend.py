@@ -162,7 +162,10 @@ def check_device(device: TorchBackend) -> None:
     for name, left, right in self_test_products():
         got = device.product(left.astype(np.float64), right.astype(np.float64))
         if not np.array_equal(got, left @ right):
-            raise BackendError(f"the device failed its self-test: {name}")
+            raise BackendError(
+                f"the device failed its self-test ({name}): compute on the CPU, or "
+                "check the device"
+            )
     for d, c in SHAPES:
         rows = _rows(d, c)
         gram, moment, count = device.sums([rows], d, c, bits=16)
@@ -170,7 +173,10 @@ def check_device(device: TorchBackend) -> None:
             want = accumulate([rows], d, c)
         same = np.array_equal(gram, want.gram) and np.array_equal(moment, want.moment)
         if not same or count != want.rows:
-            raise BackendError(f"the device failed its self-test: statistics of {d} columns")
+            raise BackendError(
+                f"the device failed its self-test (statistics of {d} columns): compute "
+                "on the CPU, or check the device"
+            )
 
 
 def self_test_products() -> Iterator[tuple[str, IntMatrix, IntMatrix]]:

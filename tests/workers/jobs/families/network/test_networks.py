@@ -328,7 +328,7 @@ def test_masks_are_learned_and_forgotten_too(installation: Installation) -> None
             "4 clas",
         ),
         ({"network": {"id": "logistic", "parameters": {"depth": 2}}}, "parameters"),
-        ({"settings": {"puf-special": {"speed": 2}}}, "puf-special: unknown settings"),
+        ({"settings": {"puf-special": {"speed": 2}}}, "puf-special: a setting is unknown"),
         ({"policy": {**small_network.manifest()["policy"], "tau": "0.9"}}, "tau"),
     ],
 )

@@ -214,8 +214,8 @@ BROKEN: list[tuple[str, Product, torch.Tensor, str]] = [
     ("one NaN among the products", lambda v: v + torch.tensor([nan, 0, 0]), ONES, "product"),
     ("a product of another length", lambda v: v[:2], ONES, "shape"),
     ("a product in float32", lambda v: v.float(), ONES, "type"),
-    ("a gradient with NaN", times(EYE), ONES * nan, "right side"),
-    ("an infinite gradient", times(EYE), ONES * inf, "right side"),
+    ("a gradient with NaN", times(EYE), ONES * nan, "a gradient with NaN"),
+    ("an infinite gradient", times(EYE), ONES * inf, "a gradient with NaN"),
 ]
 
 

@@ -110,7 +110,7 @@ def test_a_projection_follows_its_seed_and_never_exceeds_what_it_saw() -> None:
     for error, residual in errors:
         assert np.linalg.eigvalsh(error)[0] >= -LIMITS * values[0]
         assert values[16] * (1 - 1e-6) <= residual <= 10 * values[8:].sum()
-    with pytest.raises(RefusedError, match="seed of at least 0"):
+    with pytest.raises(RefusedError, match="seed 0 or more"):
         made(codes, 16, "random-projection", True, seed=-1)
 
 
@@ -180,7 +180,7 @@ ASYMMETRIC[0, 1] = 1
     ("gram", "options", "error", "words"),
     [
         (SQUARE, {"kind": "secret"}, RefusedError, "unknown sketch: choose one of eigen, freq"),
-        (SQUARE, {"rank": 0}, RefusedError, "rank of at least 1"),
+        (SQUARE, {"rank": 0}, RefusedError, "rank must be at least 1"),
         (SQUARE * 1.0, {}, RefusedError, "symmetric int64"),
         (SQUARE[:2], {}, RefusedError, "symmetric int64"),
         (ASYMMETRIC, {}, RefusedError, "symmetric int64"),

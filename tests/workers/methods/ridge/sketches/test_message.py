@@ -71,5 +71,5 @@ def test_what_is_no_sketch_is_refused() -> None:
     with pytest.raises(ExactnessError, match="smaller batches"):
         from_sketch(replace(small, factor=small.factor << 3, shift=0), moment, counts)
     wrong = from_sketch(small, moment, counts + 1)
-    with pytest.raises(RefusedError, match="label counts"):
+    with pytest.raises(RefusedError, match="add up to the number of rows"):
         check_message(replace(wrong, counts=counts), bits=16)

@@ -67,5 +67,5 @@ def test_a_bound_that_is_enough_is_true_and_not_sharpened() -> None:
 
 @pytest.mark.parametrize("steps", [[0, 0], [0, 0, 201], [0, 0, -201]])
 def test_steps_out_of_range_are_refused(steps: list[int]) -> None:
-    with pytest.raises(RefusedError, match="one step"):
+    with pytest.raises(RefusedError, match="give one from -200 to 200"):
         spectral_bound(np.ones((3, 3), dtype=np.int64), steps)

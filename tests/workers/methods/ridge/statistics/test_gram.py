@@ -202,7 +202,7 @@ def test_learning_beyond_int64_is_refused() -> None:
 @pytest.mark.parametrize(
     ("codes", "labels", "message"),
     [
-        ([[1, 1]] * 3, [0] * 3, "3 rows to forget, 2 learned"),
+        ([[1, 1]] * 3, [0] * 3, "3 rows are to be forgotten, and only 2"),
         ([[4, 0]], [0], "not all learned"),
         ([[0, 5]], [0], "not all learned"),
         ([[3, 0], [0, 1]], [1, 0], "not all learned"),
@@ -234,7 +234,7 @@ def test_statistics_cannot_be_modified() -> None:
 
 
 def test_shapes_that_do_not_belong_together_are_not_merged() -> None:
-    with pytest.raises(RefusedError, match="different shapes"):
+    with pytest.raises(RefusedError, match="different numbers of columns"):
         merge(accumulate([], 2, 2), accumulate([], 2, 3))
 
 

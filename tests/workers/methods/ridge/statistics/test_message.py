@@ -219,11 +219,14 @@ BAD: dict[str, tuple[Callable[[Message], Message], str]] = {
         lambda m: gram(m, (0, 2, -(2**63)), (2, 0, -(2**63))),
         "exceeds 4 squares",
     ),
-    "counts of another sum": (lambda m: counted(m, [3, 2, 0], 4), "counts do not sum"),
-    "a negative count": (lambda m: counted(m, [4, 1, -1], 4), "counts do not sum"),
+    "counts of another sum": (
+        lambda m: counted(m, [3, 2, 0], 4),
+        "add up to the number of rows",
+    ),
+    "a negative count": (lambda m: counted(m, [4, 1, -1], 4), "add up to the number of rows"),
     "counts that wrap around": (
         lambda m: counted(m, [2**62, 2**62, 2**63 - 1], -3 + 2**31),
-        "counts do not sum",
+        "add up to the number of rows",
     ),
     "a moment of a label with no row": (lambda m: moment(m, (0, 2, 1)), "moment exceeds"),
     "a moment above its label's codes": (lambda m: moment(m, (0, 1, 128)), "moment exceeds"),
@@ -252,9 +255,9 @@ BAD: dict[str, tuple[Callable[[Message], Message], str]] = {
     "a count of rows that is no int": (lambda m: shaped(m, rows=4.0), "int64 arrays"),
     "a moment of another width": (
         lambda m: shaped(m, moment=m.statistics.moment[:, :2].copy()),
-        "do not fit each other",
+        "must be a square",
     ),
-    "rows below 0": (lambda m: counted(m, [3, 1, 0], -4), "do not fit each other"),
+    "rows below 0": (lambda m: counted(m, [3, 1, 0], -4), "must be a square"),
     "no classes": (
         lambda m: replace(
             shaped(m, moment=m.statistics.moment[:, :0].copy()), counts=m.counts[:0].copy()
@@ -372,7 +375,7 @@ def test_a_residual_makes_room_for_a_sketch_and_no_more() -> None:
 @pytest.mark.parametrize(
     ("rows", "reason"),
     [
-        (rows_of([[3, 0, 1]] * 5, [0] * 5), "5 rows to forget, 4 learned"),
+        (rows_of([[3, 0, 1]] * 5, [0] * 5), "5 rows are to be forgotten, and only 4"),
         (rows_of([[9, 0, 1]], [0]), "was not part of this model"),
         (rows_of([[3, 0, 1]], [1]), "was not part of this model"),
         (rows_of([[3, 1, 1]], [0]), "was not part of this model"),
@@ -393,9 +396,9 @@ def test_sums_beyond_int64_and_other_shapes_are_refused() -> None:
     with pytest.raises(ExactnessError, match="overflow int64"):
         add_messages([large, large], bits=16)
     other = message_of(rows_of([[1, 2]], [0]), 2, 3)
-    with pytest.raises(RefusedError, match="different shapes"):
+    with pytest.raises(RefusedError, match="different numbers of columns"):
         add_messages([message, other], bits=16)
-    with pytest.raises(RefusedError, match="different shapes"):
+    with pytest.raises(RefusedError, match="different numbers of columns"):
         subtract_message(message, other, bits=16)
 
 

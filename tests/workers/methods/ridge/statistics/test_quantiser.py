@@ -99,7 +99,7 @@ def test_odd_features_are_refused(features: list[float], message: str) -> None:
     [
         ((0,), 7, "choose 8 to 16"),
         ((0,), 17, "choose 8 to 16"),
-        ((), 16, "at least one column"),
+        ((), 16, "at least one"),
         ((161,), 16, "rescale"),
         ((0, -161), 16, "rescale"),
     ],
