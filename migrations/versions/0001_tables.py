@@ -9,6 +9,8 @@ from alembic import op
 
 revision = "0001"
 down_revision = None
+branch_labels = None
+depends_on = None
 
 MESSAGES = ("advertise_id", "share_id", "masked_id", "confirm_id", "reveal_id")
 INDEXED = {

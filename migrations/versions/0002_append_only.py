@@ -12,6 +12,8 @@ from alembic import op
 
 revision = "0002"
 down_revision = "0001"
+branch_labels = None
+depends_on = None
 
 TABLES = {
     "log_entries": ('"index"',),

@@ -9,6 +9,8 @@ from alembic import op
 
 revision = "0004"
 down_revision = "0003"
+branch_labels = None
+depends_on = None
 
 
 def upgrade() -> None:

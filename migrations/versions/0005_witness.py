@@ -12,6 +12,8 @@ from alembic import op
 
 revision = "0005"
 down_revision = "0004"
+branch_labels = None
+depends_on = None
 
 TABLE = "witnessed_checkpoints"
 

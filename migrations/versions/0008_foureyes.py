@@ -15,6 +15,8 @@ from migrations.refusal import CannotCarryError, count_rows
 
 revision = "0008"
 down_revision = "0007"
+branch_labels = None
+depends_on = None
 
 TABLE = "key_events"
 NEW = ("ref", "registered_by", "confirmed_by", "salt")

@@ -12,6 +12,8 @@ from alembic import op
 
 revision = "0009"
 down_revision = "0008"
+branch_labels = None
+depends_on = None
 
 NUMBER = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 

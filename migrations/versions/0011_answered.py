@@ -13,6 +13,8 @@ from alembic import op
 
 revision = "0011"
 down_revision = "0010"
+branch_labels = None
+depends_on = None
 
 ENDED = "('certified', 'failed', 'refused', 'withdrawn')"
 STORE = (

@@ -9,6 +9,8 @@ from alembic import op
 
 revision = "0012"
 down_revision = "0011"
+branch_labels = None
+depends_on = None
 
 INDEX, TABLE = "ix_erasure_requests_open", "erasure_requests"
 OPEN = "state NOT IN ('certified', 'failed', 'refused', 'withdrawn')"

@@ -8,6 +8,8 @@ from alembic import op
 
 revision = "0014"
 down_revision = "0013"
+branch_labels = None
+depends_on = None
 
 TABLES = ("jobs", "model_versions")
 

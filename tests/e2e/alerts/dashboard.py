@@ -36,7 +36,7 @@ PANEL_OF = {
 }
 # These change with each request, whether a fault is planted or not, and may be empty without.
 OF_LOAD = (
-    "Accepted, certified and attempts a minute",
+    "Accepted, certified and steps a minute",
     "Seconds of a stage, median and 95 of 100",
     "Calls a second, by operation",
     "Seconds of a call, 99 of 100",

@@ -164,7 +164,7 @@ def test_edges_of_numbers_whose_sum_is_too_large() -> None:
         ([[2.0, 1.0]], "ascend"),
         ([[np.nan]], "finite"),
         ([[np.inf]], "finite"),
-        ([list(range(63))], "more than 62"),
+        ([list(range(63))], "at most 62"),
     ],
 )
 def test_bad_edges(edges: list[list[float]], cause: str) -> None:

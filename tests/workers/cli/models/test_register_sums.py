@@ -176,7 +176,7 @@ def test_a_penalty_too_small_is_refused_before_rows_are_sent(
     assert refused.exit_code == 1, refused.output
     assert not service.rows
     advised = re.search(
-        r"beside feature 4 .*: choose at least ([0-9.e+]+),", str(refused.exception)
+        r"relative to feature 4 .*: choose at least ([0-9.e+]+),", str(refused.exception)
     )
     assert advised, refused.exception
     accepted = asked(advised[1])

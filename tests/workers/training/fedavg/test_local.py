@@ -187,7 +187,11 @@ MISFITS = [
     ("width", ClientData(torch.zeros(2, 5), torch.zeros(2, dtype=torch.int64)), "shape"),
     ("a class too many", ClientData(torch.zeros(2, 4), torch.tensor([0, 3])), "classes"),
     ("a negative class", ClientData(torch.zeros(2, 4), torch.tensor([0, -1])), "classes"),
-    ("masks", ClientData(torch.zeros(2, 4), torch.zeros(2, 1, 1, dtype=torch.int64)), "logits"),
+    (
+        "masks",
+        ClientData(torch.zeros(2, 4), torch.zeros(2, 1, 1, dtype=torch.int64)),
+        "each pixel",
+    ),
 ]
 
 
