@@ -58,7 +58,7 @@ def test_a_model_has_the_family_that_it_was_registered_with() -> None:
 
 
 def test_a_family_that_this_worker_lacks_leaves_the_job_to_another() -> None:
-    with pytest.raises(UnknownFamilyError, match="model.s family orchard") as raised:
+    with pytest.raises(UnknownFamilyError, match="family orchard: update") as raised:
         of(data="rows", family="orchard")
     assert raised.value.status >= 500
 
