@@ -22,7 +22,7 @@ from app.protocols.opendsr import wire
 from app.protocols.opendsr.processor import load_processor
 from app.schemas.base import format_time
 from app.schemas.people import CaseView
-from app.service.access.tokens import living_token
+from app.service.access.tokens import settled_token
 from app.service.context import Services
 from app.settings import SettingsError
 from models import Callback, Delivery
@@ -76,10 +76,11 @@ def _views(services: Services, callback: Callback) -> list[CaseView]:
     """Return an agent's cases, checked against the log.
 
     Raises OverError: the agent's token or key was revoked, or the request's retention has
-    ended; PeopleChangedError: tables and log disagree.
+    ended; BusyError: its token is being replaced, as each pairing does; PeopleChangedError:
+    tables and log disagree.
     """
     with services.reading() as session:
-        token = living_token(session, callback.owner)
+        token = settled_token(session, callback.owner)
         if token is None or token.scope not in ("agent", SCOPE):
             raise OverError("token revoked")
         if token.scope == SCOPE:

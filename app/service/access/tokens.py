@@ -6,7 +6,7 @@ import secrets
 from sqlmodel import Session, col, select
 
 from app.ledger.key_rows import key_rows
-from app.problems import TokenNameError
+from app.problems import BusyError, TokenNameError
 from app.reconcile.approval import FROM_OIDC, PAIRED, folded
 from app.reconcile.fsck.intake import REQUESTER
 from models import BearerToken
@@ -90,6 +90,20 @@ def living_token(session: Session, name: str) -> BearerToken | None:
     rows = key_rows(session)
     found = (row for row in _unrevoked(session, name) if rows.is_believed(row))
     return next(found, None)
+
+
+def settled_token(session: Session, name: str) -> BearerToken | None:
+    """Return the active token of this name, or None if it was revoked.
+
+    Raises BusyError: it is being revoked or replaced. The list of revocations has it before the
+    transaction that marks its row, and stores its successor, is committed.
+    """
+    rows = key_rows(session)
+    unrevoked = _unrevoked(session, name)  # one query: the next one may see the successor
+    found = next((row for row in unrevoked if rows.is_believed(row)), None)
+    if found is None and unrevoked:
+        raise BusyError("the token is being revoked or replaced: try again")
+    return found
 
 
 def _unrevoked(session: Session, name: str) -> list[BearerToken]:

@@ -14,12 +14,14 @@ from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 from cryptography.hazmat.primitives.hashes import SHA256
 from sqlmodel import Session, select
 
+from app.ledger.key_rows import key_rows
 from app.notices import deliver
 from app.notices.sender import Sender
+from app.protocols.drp.agents import name_of
 from app.protocols.forms import FORMS
 from app.service.access.tokens import revoke_named
 from lethe.client import verify_callback
-from models import Callback, Case, Delivery
+from models import BearerToken, Callback, Case, Delivery
 from tests.app.notices.callbacks.conftest import callbacks, sent
 from tests.app.notices.callbacks.test_rows import database
 from tests.app.notices.conftest import ALLOWED, pass_time
@@ -254,6 +256,31 @@ def test_an_agent_whose_key_is_revoked_is_told_nothing_more(
     installation.drain()
     turn(installation)
     assert len(receiver.seen) == 1
+    assert callbacks(installation) == []
+
+
+def test_an_agent_that_pairs_while_it_is_called_back_is_told(
+    agent: Agent, receiver: Receiver
+) -> None:
+    """A pairing lists the old token as revoked before its transaction commits the new one."""
+    installation = agent.installation
+    object.__setattr__(installation.services.settings, "callback_allow", ALLOWED)
+    agent.exercise(status_callback=receiver.url)
+    turn(installation)
+    installation.drain()
+    with Session(installation.services.engine) as session:
+        old = session.exec(
+            select(BearerToken).where(BearerToken.name == name_of(agent.name))
+        ).one()
+        key_rows(session).revoke(old)
+    turn(installation)
+    [known] = callbacks(installation)
+    assert [one["answer"] for one in sent(installation, known["id"])] == ["busy", "204"]
+    assert agent.pair().status_code == 200
+    pass_time(installation, seconds=6)
+    turn(installation)
+    said = [json.loads(body)["status"] for _, body in receiver.seen]
+    assert said == ["in_progress", "fulfilled"]
     assert callbacks(installation) == []
 
 
