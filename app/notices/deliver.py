@@ -227,12 +227,18 @@ def _outcome(services: Services, taken: Delivery, forms: Mapping[str, Form]) -> 
         return Outcome(type(error).__name__, None)
 
 
-def _post(services: Services, taken: Delivery) -> Outcome:
+def _post(services: Services, taken: Delivery, *, again: bool = True) -> Outcome:
+    """Post a notice. again: look once more for an endpoint that was changed meanwhile."""
     with services.reading() as session:
         try:
             hook = endpoints.find(session, taken.receiver)
         except NotFoundError:
-            raise NoNoticeError("webhook removed") from None
+            if not (again and endpoints.are_outdated(session)):
+                raise NoNoticeError("webhook removed") from None
+            hook = None
+    if hook is None:
+        return _post(services, taken, again=False)
+    with services.reading() as session:
         if hook.disabled is not None:
             return Outcome("webhook disabled", events.FAILED)
         if taken.event not in (*hook.events, events.TEST):

@@ -83,6 +83,16 @@ def find(session: Session, webhook: str) -> Webhook:
     return found
 
 
+def are_outdated(session: Session) -> bool:
+    """Return whether a row that this session sees is listed as replaced or removed.
+
+    If it was replaced, a new session sees the row in its place: a change is committed before
+    it is listed.
+    """
+    names = session.exec(select(Webhook.row)).all()
+    return any(believed(session, Webhook, name) is None for name in names)
+
+
 def rotate(services: Services, webhook: str) -> Webhook:
     """Give an endpoint a fresh secret; the previous one also signs, for OVERLAP."""
 

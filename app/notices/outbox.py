@@ -25,8 +25,11 @@ PAGE = 500  # entries in one transaction
 CURSOR = 1
 
 
-def read_on(services: Services) -> bool:
-    """Write the deliveries owed by the next entries; return whether there may be more."""
+def read_on(services: Services, *, again: bool = True) -> bool:
+    """Write the deliveries owed by the next entries; return whether there may be more.
+
+    again: read them once more if an endpoint was changed meanwhile, which would miss them.
+    """
     key = services.ledger.entry_key
     assert key is not None
     with services.reading() as session:
@@ -35,6 +38,7 @@ def read_on(services: Services) -> bool:
         if cursor is not None and cursor.next_index >= size:
             return False
         hooks = [one for one in endpoints.current(session) if one.disabled is None]
+        outdated = again and endpoints.are_outdated(session)
         mail = mailings.are_on(services)
         # Read after the log's size: a callback is stored with its request's first entry.
         listened = bool(hooks) or mail or callbacks.are_any(session)
@@ -58,6 +62,9 @@ def read_on(services: Services) -> bool:
             states = callbacks.last_states(session)
         called, lanes, ended = _of_callbacks(services, session, states)
         owed += called
+
+    if outdated:
+        return read_on(services, again=False)
 
     def effect(session: Session) -> bool:
         if cursor is None:

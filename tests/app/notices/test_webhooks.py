@@ -637,3 +637,26 @@ def test_an_endpoint_that_is_not_there(ready: Installation, call: str) -> None:
     method = "GET" if call in ("", "/deliveries") else "POST"
     answer = ready.caller.operator(method, f"/v1/webhooks/wh_none{call}")
     assert answer.status_code == 404
+
+
+@pytest.mark.parametrize("reader", ["current", "find"])
+def test_a_webhook_that_is_changed_while_another_process_reads_it_misses_nothing(
+    reader: str, ready: Installation, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That process's snapshot has the row from before, which is listed as replaced by then."""
+    hook = add(ready, receiver, "request.received")["id"]
+    honest = getattr(endpoints, reader)
+    changed: list[Any] = []
+
+    def changed_meanwhile(session: Session, *names: str) -> Any:
+        if not changed:
+            session.exec(select(Webhook.row)).all()  # its snapshot begins
+            changed.append(1)
+            changed.append(endpoints.rotate(ready.services, hook))
+        return honest(session, *names)
+
+    ready.caller.erase_records("r1")
+    monkeypatch.setattr(endpoints, reader, changed_meanwhile)
+    turn(ready)
+    assert len(changed) == 2
+    assert [one["state"] for one in deliveries(ready, hook)] == ["delivered"]
