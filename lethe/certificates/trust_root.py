@@ -18,6 +18,7 @@ from typing import Final, Literal
 from lethe import canonical
 from lethe.certificates import shape
 from lethe.certificates.issuers import IssuerKeys
+from lethe.certificates.keys import AGAIN
 from lethe.certificates.shape import Blob, Moment
 from lethe.errors import LetheError
 from lethe.log.entries import parse_leaf
@@ -176,9 +177,13 @@ def parse_trust_root(
     except TrustRootError:
         raise
     except LetheError as error:
-        raise TrustRootError(f"the trust root does not hold: {error.detail}") from None
+        raise TrustRootError(_unverified(error.detail)) from None
     except ValueError as error:  # a key of another kind
-        raise TrustRootError(f"the trust root does not hold: {error}") from None
+        raise TrustRootError(_unverified(str(error))) from None
+
+
+def _unverified(why: str) -> str:
+    return f"the trust root does not verify: {why}; {AGAIN}"
 
 
 def _parse(

@@ -147,17 +147,15 @@ def verify(
 @click.option("--json", "as_json", is_flag=True, help="Print the statement as it was signed.")
 def show(file: Path, as_json: bool) -> None:
     """Print a certificate file without verifying it."""
-    from lethe.certificates.bundle import parse_bundle
-    from lethe.certificates.statement import parse_statement
+    from lethe.cli.certificate_file import read_certificate
     from lethe.cli.text.certificate import print_statement
 
-    bundle = parse_bundle(file.read_bytes())
+    bundle, statement = read_certificate(file)
     if as_json:
-        parse_statement(bundle.payload)  # fails unless it is a Lethe certificate
         click.echo(bundle.payload)
         return
     click.echo("NOT VERIFIED: this is what the file says; see lethe certificate verify.\n")
-    print_statement(parse_statement(bundle.payload))
+    print_statement(statement)
     click.echo(f"issuer      {plain(bundle.keyid)}")
     click.echo(f"log entry   {bundle.entry.log_index}")
 

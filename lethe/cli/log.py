@@ -277,10 +277,11 @@ def _proven(found: "LogEntries", filtered: bool) -> str:
     span = f"entries {found.start} to {found.end - 1} of a log of {head.size}"
     if not filtered:
         return f"{span}: complete, proven {against}"
+    matches = "1 match" if number == 1 else f"{number} matches"
     if found.complete:
-        return f"{number} match among {span}: complete, read whole and proven {against}"
+        return f"{matches} among {span}: complete, read whole and proven {against}"
     return (
-        f"{number} match among {span}, each proven to be in the log {against}; that the filter "
+        f"{matches} among {span}, each proven to be in the log {against}; that the filter "
         "left none out cannot be proven: give --prove to read it whole and filter it here"
     )
 
@@ -353,7 +354,14 @@ def _read_vkey(file_or_text: str) -> NoteVerifier:
     """Read a verifier key from its text or a file. Raises NoteError if it is neither."""
     try:
         text = Path(file_or_text).read_text(encoding="utf-8").removesuffix("\n")
-    except (OSError, ValueError):  # no such file, too long for a file name, or not text
+    except FileNotFoundError:
+        if "+" not in file_or_text:  # a key has two
+            raise NoteError(
+                f"--vkey: there is no file {plain(file_or_text)}: give the path of log.vkey, "
+                "or the line in it"
+            ) from None
+        text = file_or_text
+    except (OSError, ValueError):  # too long for a file name, or not text
         text = file_or_text
     try:
         return parse_log_vkey(text)

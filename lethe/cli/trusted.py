@@ -43,6 +43,11 @@ def trusted(
     )
 
     if trust_root is None:
+        if (keys, log_key, issuer_key) == (None, None, None):
+            raise click.UsageError(
+                f"give --trust-root, or --keys with a directory that has {LOG_KEY} and "
+                f"{ISSUER_KEY}"
+            )
         log = read_log_key(key_file(log_key, keys, LOG_KEY, "--log-key"))
         return log, read_issuer(key_file(issuer_key, keys, ISSUER_KEY, "--issuer-key")), None
     if keys is not None or issuer_key is not None:

@@ -45,17 +45,14 @@ def recheck(
     """Compute the verdict of a certificate FILE again, and compare it line by line.
 
     Signatures are not looked at: verify the certificate first. Exits with 0 if nothing
-    differs, 1 if something does, 2 if the files cannot be used. With --scores it needs the
-    extra recheck, in a clone of Lethe: pip install -c constraints.txt '.[recheck]'.
+    differs, 1 if something does, 2 if the files cannot be used. It needs the extra recheck: in
+    a clone of Lethe, pip install -c constraints.txt '.[recheck]'.
     """
-    from lethe.certificates.bundle import MAX_BUNDLE, parse_bundle
-    from lethe.certificates.statement import parse_statement
+    from lethe.cli.certificate_file import read_certificate
     from workers.judge.recheck.files import RecheckFiles, named_scores
     from workers.judge.recheck.run import recheck as compute
 
-    with file.open("rb") as opened:
-        bundle = opened.read(MAX_BUNDLE + 1)  # a larger one would be refused later anyway
-    said = parse_statement(parse_bundle(bundle).payload).predicate
+    said = read_certificate(file)[1].predicate
     given = RecheckFiles(
         evidence.read_bytes(),
         [_scores(path, named_scores(said)) for path in scores],

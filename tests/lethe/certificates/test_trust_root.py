@@ -241,6 +241,17 @@ def test_what_is_no_trust_root_is_refused(data: bytes) -> None:
         parse_trust_root(data)
 
 
+def test_a_trust_root_that_does_not_verify_is_named_with_the_remedy() -> None:
+    office = Published()
+    root = office.root().replace(b'"madeAt":"2026', b'"madeAt":"2027')
+    with pytest.raises(TrustRootError) as caught:
+        parse_trust_root(root)
+    assert caught.value.detail == (
+        "the trust root does not verify: the note carries a wrong signature by a known key; "
+        "get it again from the operator, over a channel you trust"
+    )
+
+
 def test_every_byte_counts() -> None:
     office = Published()
     office.say(FIRST, SECOND)

@@ -73,6 +73,15 @@ def test_a_missing_key_comes_from_the_operator(files: Path) -> None:
     assert "has no log.vkey: the operator gives it to you (docs/auditor-guide.md)" in told
 
 
+def test_who_gives_no_key_is_told_each_way_to_give_one(files: Path) -> None:
+    result = run_as_main("verify", bundle_in(files))
+    assert result.exit_code == 2
+    told = " ".join(result.output.split())
+    assert (
+        "give --trust-root, or --keys with a directory that has log.vkey and issuer.pem" in told
+    )
+
+
 def test_the_key_of_another_operator_is_named_and_no_forgery(files: Path) -> None:
     (files / "keys/issuer.pem").write_text(public_pem(issuer_key(5)))
     result = verify(files)

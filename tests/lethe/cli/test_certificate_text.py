@@ -120,6 +120,7 @@ def test_show_tells_the_escalation_then_what_was_tested_then_what_was_not(
 def test_show_of_another_file_is_a_named_error(files: Path) -> None:
     result = run("show", files / "keys/issuer.pem")
     assert isinstance(result.exception, LetheError)
+    assert str(result.exception).startswith("issuer.pem is not a certificate: ")
 
 
 def test_a_file_cannot_repaint_the_terminal(tmp_path: Path) -> None:

@@ -54,6 +54,12 @@ def test_an_honest_log_passes(directory: Path) -> None:
     assert "300 entries and 3 tiles checked" in result.output
 
 
+def test_a_key_file_that_is_missing_is_named(directory: Path) -> None:
+    result = invoke("verify", str(directory), "--vkey", "trusted/log.vkey")
+    assert isinstance(result.exception, NoteError)
+    assert str(result.exception).startswith("--vkey: there is no file trusted/log.vkey")
+
+
 def test_json_tells_what_was_checked(directory: Path) -> None:
     result = invoke("verify", str(directory), "--vkey", VKEY, "--json")
     assert result.exit_code == 0
@@ -361,11 +367,13 @@ def test_a_range_is_listed_after_its_proof_was_checked(asked: LogService) -> Non
 def test_a_filters_answer_says_what_is_not_proven_and_how_it_can_be(asked: LogService) -> None:
     result = listed("--kind", "model-event")
     assert result.exit_code == 0
-    assert "7 match among entries 0 to 22 of a log of 23, each proven" in result.output
+    assert "7 matches among entries 0 to 22 of a log of 23, each proven" in result.output
     assert "the filter left none out cannot be proven: give --prove" in result.output
     assert json.loads(listed("--kind", "model-event", "--json").output)["complete"] is False
     result = listed("--kind", "model-event", "--prove")
-    assert "7 match among entries 0 to 22 of a log of 23: complete, read whole" in result.output
+    assert (
+        "7 matches among entries 0 to 22 of a log of 23: complete, read whole" in result.output
+    )
     assert "cannot be proven" not in result.output
 
 

@@ -99,6 +99,12 @@ def test_a_file_that_is_no_certificate_cannot_be_used(tmp_path: Path) -> None:
     path.write_text("{}")
     done = CliRunner().invoke(command, [str(path), "--evidence", str(path)])
     assert isinstance(done.exception, LetheError)  # `lethe` prints it and exits with 2
+    assert str(done.exception).startswith("x is not a certificate: ")
+
+
+def test_the_help_says_that_every_recheck_needs_the_extra() -> None:
+    done = CliRunner().invoke(command, ["--help"])
+    assert "files cannot be used. It needs the extra recheck" in " ".join(done.output.split())
 
 
 def test_a_policy_that_is_none_cannot_be_used(tmp_path: Path) -> None:
