@@ -148,7 +148,10 @@ class _Draft:
 
     def policy(self) -> Policy:
         if self._quorum is None:
-            raise PolicyError("the policy has no quorum line")
+            raise PolicyError(
+                "the policy has no quorum line: add 'quorum NAME' with a witness or a group, "
+                "or 'quorum none'"
+            )
         return Policy(
             tuple(self._logs), tuple(self._witnesses), tuple(self._groups), self._quorum
         )

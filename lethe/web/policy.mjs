@@ -105,7 +105,11 @@ export function parsePolicy(data) {
       throw new Refused(`line ${at + 1} of the policy: ${error.message}`);
     }
   }
-  if (draft.quorum === null) throw new Refused("the policy has no quorum line");
+  if (draft.quorum === null) {
+    throw new Refused(
+      "the policy has no quorum line: add 'quorum NAME' with a witness or a group, or 'quorum none'",
+    );
+  }
   return draft;
 }
 

@@ -41,7 +41,7 @@ quorum X-and-Y
 """
 
 REFUSED: dict[str, tuple[str, str]] = {
-    "no quorum": (f"witness A {X1}\n", "no quorum line"),
+    "no quorum": (f"witness A {X1}\n", "no quorum line: add 'quorum NAME'"),
     "two quorums": ("quorum none\nquorum none\n", "line 2 .*second quorum"),
     "quorum before its witness": (f"quorum A\nwitness A {X1}\n", "line 1 .*no line before"),
     "unknown member": ("group G any A\nquorum G\n", "no line before"),

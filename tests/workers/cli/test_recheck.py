@@ -111,3 +111,4 @@ def test_a_policy_that_is_none_cannot_be_used(tmp_path: Path) -> None:
     (tmp_path / "p").write_text("{}")
     done = run(CASE, tmp_path, "--policy", tmp_path / "p")
     assert isinstance(done.exception, LetheError)
+    assert "give a policy: `lethe policy default` writes one" in str(done.exception)

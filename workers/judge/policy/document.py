@@ -91,6 +91,8 @@ def from_document(document: object) -> Policy:
     if not isinstance(document, dict):
         raise PolicyError("document", "write a JSON object")
     names = {entry.name for entry in fields(Policy)}
+    if names.isdisjoint(document):
+        raise PolicyError("document", "give a policy: `lethe policy default` writes one")
     for name in sorted(map(str, (names ^ set(document)) - {REFERENCES})):
         known = name in names
         raise PolicyError(
