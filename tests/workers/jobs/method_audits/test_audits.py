@@ -2,12 +2,13 @@
 
 import threading
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from hashlib import sha256
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from sqlalchemy import ColumnElement
 from sqlmodel import Session, col, select
 
 from app import steps
@@ -38,6 +39,7 @@ from workers.method_audits import (
 from workers.method_audits import (
     run as audit,
 )
+from workers.method_audits.queue import LeasedPair
 from workers.methods.network import registry
 from workers.methods.network.retrain import Retrain
 
@@ -422,6 +424,29 @@ def test_a_pair_is_taken_once_and_only_so_many_are_at_work(ready: Installation) 
     following = audit_queue.take(ready.services, audit_id)
     assert following is not None
     assert following.pair == 1
+
+
+@pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)
+def test_two_workers_at_once_take_no_more_pairs_than_may_be_at_work(
+    ready: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SQLite has one writer at a time, so there nobody counts between another's two reads."""
+    audit_id, honest = audits.start(ready, method="retrain", parallel=1), audit_queue.free
+    taken: list[LeasedPair | None] = []
+    other = threading.Thread(
+        target=lambda: taken.append(audit_queue.take(ready.services, audit_id))
+    )
+
+    def free(now: datetime) -> ColumnElement[bool]:
+        monkeypatch.setattr(audit_queue, "free", honest)
+        other.start()
+        other.join(1)  # it waits for the first, or takes a pair now
+        return honest(now)
+
+    monkeypatch.setattr(audit_queue, "free", free)
+    taken.append(audit_queue.take(ready.services, audit_id))
+    other.join()
+    assert len([one for one in taken if one is not None]) == 1
 
 
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
