@@ -1,10 +1,12 @@
 """Files that survive a crash: complete or absent, and durable once written."""
 
 import errno
+import fcntl
 import logging
 import os
 import stat
 import tempfile
+import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -14,6 +16,7 @@ from typing import BinaryIO
 
 log = logging.getLogger(__name__)
 SYNCED_AT_ONCE = 16  # files
+ALONE_WAIT_S = 10.0  # for a process that is in `alone_in`, which lasts milliseconds
 PARTIAL = ".partial-"  # prefix of files left unfinished by a crash; they are never read
 
 
@@ -121,6 +124,36 @@ def sync_directory(directory: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+@contextmanager
+def alone_in(directory: Path) -> Iterator[None]:
+    """Keep out other processes that call this for the same directory.
+
+    A file system without locks on directories, such as NFS, keeps nobody out. Raises
+    BlockingIOError: another process has been in it for ALONE_WAIT_S.
+    """
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        _lock(descriptor)
+        yield
+    finally:
+        os.close(descriptor)  # releases the lock
+
+
+def _lock(descriptor: int) -> None:
+    deadline = time.monotonic() + ALONE_WAIT_S
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() >= deadline:
+                raise
+        except OSError:
+            return  # there are no such locks here
+        else:
+            return
+        time.sleep(0.01)
 
 
 def keep_private() -> None:

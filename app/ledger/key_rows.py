@@ -172,8 +172,21 @@ def believed(session: Session, table: type[T], identity: str) -> T | None:
 
     A row that was not written here is logged, without identifying it.
     """
-    row = loaded(session, table, identity)
+    row = written_here(session, table, identity)
     if row is None or key_rows(session).is_believed(row):
+        return row
+    _warn(table.__tablename__)
+    return None
+
+
+def written_here(session: Session, table: type[T], identity: str) -> T | None:
+    """As `believed`, but also a row from before its revocation.
+
+    For what a key signed before it was revoked, which stays valid: the list has the revocation
+    before the row, and a snapshot may be older than both.
+    """
+    row = loaded(session, table, identity)
+    if row is None or key_rows(session).is_written_here(row):
         return row
     _warn(table.__tablename__)
     return None

@@ -50,7 +50,7 @@ from models import (
     ModelVersion,
     RequestEvent,
 )
-from models.database.session import read_by_id
+from models.database.session import read_by_id, reading
 
 VERSION = "model.version"
 QUARANTINED, RELEASED = "model.quarantined", "model.released"
@@ -210,7 +210,7 @@ def is_quarantined(ledger: Ledger, ref: str) -> bool:
     return went > came
 
 
-def was_learned(ledger: Ledger, session: Session, tag: str, after: int) -> bool:
+def was_learned(ledger: Ledger, tag: str, after: int) -> bool:
     """Return whether the log has an upload as learned, in an entry after that of its receipt.
 
     tag: of the upload, as in its entries. Few entries follow: rows are learned soon.
@@ -219,14 +219,16 @@ def was_learned(ledger: Ledger, session: Session, tag: str, after: int) -> bool:
     """
     key, end = ledger.entry_key, ledger.remembered().size
     assert key is not None
-    for start in range(after + 1, end, ENTRIES):
-        stop = min(start + ENTRIES, end)
-        found = read_entries(session, start, stop)
-        if len(found) < stop - start or not all(map(key.is_authentic, found.values())):
-            raise LogDamagedError("an entry of the log is missing or was changed")
-        learned = (one for one in found.values() if one.event == LEARNED[0])
-        if any(parse_leaf(one.leaf).digests.get(UPLOAD) == tag for one in learned):
-            return True
+    # A snapshot of its own, from after the size was read: it has all these entries.
+    with Session(reading(ledger.engine)) as session:
+        for start in range(after + 1, end, ENTRIES):
+            stop = min(start + ENTRIES, end)
+            found = read_entries(session, start, stop)
+            if len(found) < stop - start or not all(map(key.is_authentic, found.values())):
+                raise LogDamagedError("an entry of the log is missing or was changed")
+            learned = (one for one in found.values() if one.event == LEARNED[0])
+            if any(parse_leaf(one.leaf).digests.get(UPLOAD) == tag for one in learned):
+                return True
     return False
 
 

@@ -18,6 +18,7 @@ from typing import Any
 from sqlmodel import Session
 
 from app.ledger.journal import opening
+from app.ledger.storage import read_size
 from lethe.certificates import shape
 from lethe.certificates.evidence import ESCALATION_SCORES, SCORES, scores_part
 from lethe.certificates.statement import (
@@ -31,7 +32,7 @@ from lethe.certificates.statement import (
 )
 from lethe.log.entries import CommitmentError, EntryError, Leaf, check_commitment
 from models import ErasureRequest, RequestEvent
-from models.database.session import read_by_id
+from models.database.session import read_by_id, reading
 
 RECEIVED, EXECUTED, VERIFIED = "request.received", "request.executed", "request.verified"
 ESCALATED, DECIDED, CERTIFIED = "request.escalated", "request.decided", "request.certified"
@@ -63,11 +64,19 @@ def opened(
 ) -> list[Event]:
     """Open a request's `leaves`, (log index, leaf), and return its events.
 
+    The log is read after the session's snapshot began, so the openings of the last leaves may
+    be newer than the snapshot. An opening that fits is authentic, whenever it is read.
+
     Raises CommitmentError: the stored openings do not open all leaves; EntryError: the stored
     key or event does not have the shape that a leaf commits to.
     """
     indexes = [index for index, _ in leaves]
     stored = {event.log_index: event for event in read_by_id(session, RequestEvent, indexes)}
+    missing = [index for index in indexes if index not in stored]
+    if missing and missing[-1] >= (size := read_size(session)):
+        with Session(reading(session.get_bind().engine)) as later:
+            newer = [index for index in missing if index >= size]
+            stored |= {one.log_index: one for one in read_by_id(later, RequestEvent, newer)}
     found = []
     for index, leaf in leaves:
         event = stored.get(index)

@@ -16,7 +16,7 @@ from sqlmodel import Session, col, select
 
 from app import logs
 from app.ledger.journal import record_model_event
-from app.ledger.key_rows import believed
+from app.ledger.key_rows import written_here
 from app.ledger.sequencer import Ledger
 from app.ledger.transaction import Transaction
 from app.reconcile.model_events import ROUND_FAILED
@@ -249,5 +249,5 @@ def _is_logged(ledger: Ledger, session: Session, row: Round) -> bool:
 
 
 def _is_client(session: Session, member: RoundMember) -> bool:
-    key = believed(session, RequesterKey, member.keyid)
+    key = written_here(session, RequesterKey, member.keyid)
     return key is not None and (key.role, key.client) == ("client", member.client)

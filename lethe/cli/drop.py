@@ -5,6 +5,7 @@ gets a case, as with `lethe request submit --person`.
 """
 
 import csv
+import fcntl
 import os
 import re
 from collections import Counter
@@ -201,12 +202,21 @@ def _note(opened: TextIO, known: dict[str, str], item: str, noted: str) -> None:
 
 @contextmanager
 def _cases(path: Path) -> Iterator[tuple[dict[str, str], TextIO]]:
-    """Yield the cases and statuses of earlier runs by work item, and the file for new ones."""
+    """Yield the cases and statuses of earlier runs by work item, and the file for new ones.
+
+    Raises DropError: another command has the file, and would open a second case for a person.
+    """
     path.touch(mode=0o600)
-    text = path.read_text("ascii")
-    found = (_NOTED.fullmatch(line) for line in text.splitlines())
-    known = {match[1]: match[2] for match in found if match is not None}
     with path.open("a", encoding="ascii") as opened:
+        try:
+            fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise DropError(
+                f"another command processes lists into {path.parent}: wait for its end"
+            ) from None
+        text = path.read_text("ascii")
+        found = (_NOTED.fullmatch(line) for line in text.splitlines())
+        known = {match[1]: match[2] for match in found if match is not None}
         if text and not text.endswith("\n"):
             opened.write("\n")  # a crash truncated the line: the next one must not continue it
         yield known, opened

@@ -19,7 +19,7 @@ from tempfile import TemporaryDirectory
 from lethe import canonical
 from lethe.canonical import format_base64, parse_base64
 from lethe.errors import LetheError
-from lethe.files import sync_directory, write_durably
+from lethe.files import alone_in, sync_directory, write_durably
 from lethe.log.check import CheckedTree, Keep, check_tree
 from lethe.log.checkpoint import Checkpoint, CheckpointError, parse_checkpoint
 from lethe.log.entries import EntryError, parse_leaf
@@ -79,7 +79,8 @@ def verify_log(
     """Verify a log and return what was checked, with a few bundles at a time in memory.
 
     state: a file that keeps the verified checkpoint for the next call, which then reads only
-    newer files. full: read everything anyway.
+    newer files. If another process replaced it meanwhile, the log is compared with that one's
+    checkpoint too. full: read everything anyway.
 
     Raises:
         LogError: The log is not what `verifier` signed, or does not extend the checkpoint in
@@ -87,18 +88,22 @@ def verify_log(
         LogUnreachableError: The log could not be read, so nothing is known, or the state could
             not be written.
     """
-    held = None if state is None else _read_state(state, verifier)
-    report = _follow(fetch, verifier, lambda _path, _data: None, held, full=full)
-    if state is not None:
+    while True:
+        held = None if state is None else _read_state(state, verifier)
+        report = _follow(fetch, verifier, lambda _path, _data: None, held, full=full)
+        if state is None:
+            return report
         first = None if report.first is None else format_base64(report.first)
         kept = canonical.encode({"checkpoint": report.checkpoint, "first": first})
         try:
-            write_durably(state, kept + b"\n")
+            with alone_in(state.parent):
+                if _read_state(state, verifier) == held:
+                    write_durably(state, kept + b"\n")
+                    return report
         except OSError as error:
             raise LogUnreachableError(
                 f"the state file cannot be written: {error.strerror}"
             ) from None
-    return report
 
 
 def read_log(fetch: Fetch, verifier: Keys) -> tuple[LogReport, list[bytes]]:
@@ -122,23 +127,28 @@ def mirror_log(
 
     Nothing is written before everything is verified, and the checkpoint is replaced last: after
     a crash the mirror still has its old size, plus some files. A mirror that holds an earlier
-    checkpoint reads only newer files; full: it reads and writes everything again.
+    checkpoint reads only newer files; full: it reads and writes everything again. If another
+    process has written to the mirror meanwhile, this begins again.
 
     Raises LogError: the log does not verify, or does not extend the mirror;
     LogUnreachableError: the log could not be read or the mirror not written.
     """
     try:
         directory.mkdir(parents=True, exist_ok=True)
-        # Inside the mirror, so that moving a file into place is an atomic rename.
-        with TemporaryDirectory(prefix=".incoming-", dir=directory) as name:
-            return _mirror(fetch, verifier, directory, Path(name), full=full)
+        while True:
+            # Inside the mirror, so that moving a file into place is an atomic rename.
+            with TemporaryDirectory(prefix=".incoming-", dir=directory) as name:
+                report = _mirror(fetch, verifier, directory, Path(name), full=full)
+            if report is not None:
+                return report
     except OSError as error:
         raise LogUnreachableError(f"the mirror cannot be written: {error.strerror}") from None
 
 
 def _mirror(
     fetch: Fetch, verifier: Keys, directory: Path, incoming: Path, *, full: bool
-) -> LogReport:
+) -> LogReport | None:
+    """Extend a mirror; None if its checkpoint was replaced while the log was read."""
     held = _read_mirror(directory, verifier)
     paths: dict[str, None] = {}  # ordered, without duplicates
 
@@ -154,13 +164,16 @@ def _mirror(
     report = _follow(fetch, verifier, keep, held, full=full)
     keep(CHECKPOINT, report.checkpoint.encode())
     *tiles, checkpoint = paths
-    for path in tiles:
-        _publish(incoming, directory, path)
-    # Written before its tiles, the checkpoint could survive a power cut that they do not.
-    for parent in {(directory / path).parent for path in tiles}:
-        sync_directory(parent)
-    _publish(incoming, directory, checkpoint)
-    sync_directory(directory)
+    with alone_in(directory):
+        if _read_mirror(directory, verifier) != held:
+            return None
+        for path in tiles:
+            _publish(incoming, directory, path)
+        # Written before its tiles, the checkpoint could survive a power cut that they do not.
+        for parent in {(directory / path).parent for path in tiles}:
+            sync_directory(parent)
+        _publish(incoming, directory, checkpoint)
+        sync_directory(directory)
     return report
 
 

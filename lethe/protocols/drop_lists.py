@@ -44,7 +44,7 @@ _HASH_BYTES = 32
 
 
 class DropError(LetheError):
-    """A file that is not a DROP download; the message names the list and the line."""
+    """A file that is not a DROP download, or a folder in use; the message says where."""
 
     slug, title, status = "drop-list", "Not a list of DROP", 422
 

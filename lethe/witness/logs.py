@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from lethe.errors import LetheError
-from lethe.files import write_durably
+from lethe.files import alone_in, write_durably
 from lethe.log.log_keys import LogKeys
 from lethe.log.note import NoteError, NoteVerifier, parse_log_vkey
 from lethe.records import dataclass
@@ -82,9 +82,18 @@ def follow(directory: Path, lead: Callable[[NoteVerifier | None], LogKeys]) -> F
     older key, which may be revoked soon, is not enough. Other logs' lines stay.
 
     Raises HomeError: the file is missing or malformed, has no key of this log, or none would
-    stay; LetheError: what `lead` raises.
+    stay, or another command changes it; LetheError: what `lead` raises.
     """
     path = directory / LOGS
+    _keys(path)  # otherwise it is no witness's directory
+    try:
+        with alone_in(directory):
+            return _follow(path, lead)
+    except BlockingIOError:
+        raise HomeError(f"another command changes {path}: run this again") from None
+
+
+def _follow(path: Path, lead: Callable[[NoteVerifier | None], LogKeys]) -> Followed:
     origin = lead(None).name
     listed = [key for key in _keys(path) if key.name == origin]
     if not listed:

@@ -154,7 +154,7 @@ def _execute(job: JobContext, members: list[BatchMember]) -> None:
     update = replace(update, result=with_seconds(update.result, seconds))
     with services.reading() as session:
         leaving = {record for member in members for record in member.salts}
-        audits = audit_numbers.of_records(session, model, leaving) if kind.audited else []
+        audits = audit_numbers.of_records(session, model, leaving) if kind.audited else {}
         dropped = versions.commitments_of(session, lease.model_id, update.dropped)
         changes = len(leaving) + len(dropped)
         tree = open_tree(services.ledger, session, model, before, changes)
@@ -172,8 +172,8 @@ def _execute(job: JobContext, members: list[BatchMember]) -> None:
         advance(
             tx, lease, "verify", draft_id=published.drafts[0], before_id=published.before_id
         )
-        if audits:
-            audit_numbers.destroy(tx.session, audits)
+        if kind.audited:
+            audit_numbers.destroy(tx.session, lease.model_id, audits)
 
     services.ledger.transact(effect)
     for job_id, stage in nudges:

@@ -66,7 +66,7 @@ def run(job: JobContext) -> None:
     with services.reading() as session:
         contribution = session.get_one(Contribution, lease.contribution_id)
         sent = open_received(services, session, job.model, contribution)
-        again = was_learned(services.ledger, session, sent.tag, sent.log_index)
+        again = was_learned(services.ledger, sent.tag, sent.log_index)
     with sent.file:
         if again:
             raise RefusedError(AGAIN)

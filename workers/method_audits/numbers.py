@@ -5,7 +5,7 @@ report is kept: it has counts, a bound, and a digest of the numbers, and describ
 running audit recomputes its pairs, with the remaining targets.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 from sqlalchemy import update
 from sqlmodel import Session, col, select
@@ -22,11 +22,11 @@ AGAIN = {
 }
 
 
-def of_records(session: Session, model: Model, leaving: Collection[str]) -> list[str]:
-    """Return the audits whose targets may have been among these records, still stored."""
+def of_records(session: Session, model: Model, leaving: Collection[str]) -> dict[str, bool]:
+    """Return for each audit whether its targets may have been among these stored records."""
     audits = session.exec(select(Audit).where(Audit.model_id == model.id)).all()
     if not audits:
-        return []
+        return {}
     held_out = model.config["training"]["seed"], model.config["held_out"]
     stored = select(Record.record).where(Record.model_id == model.id)
     trained = [
@@ -34,25 +34,32 @@ def of_records(session: Session, model: Model, leaving: Collection[str]) -> list
         for r in session.exec(stored.order_by(col(Record.id)))
         if not is_held_out(*held_out, r)
     ]
-    return [
-        audit.id
-        for audit in audits
-        if were_targets(
-            int(audit.config["seed"]), int(audit.config["targets"]), trained, leaving
+    return {
+        audit.id: bool(
+            were_targets(
+                int(audit.config["seed"]), int(audit.config["targets"]), trained, leaving
+            )
         )
-    ]
+        for audit in audits
+    }
 
 
-def destroy(session: Session, audits: Collection[str]) -> None:
-    """Destroy the numbers of these audits; a pair computed now cannot be recorded."""
+def destroy(session: Session, model_id: int, found: Mapping[str, bool]) -> None:
+    """Destroy the numbers of a model's audits, except those that `found` has as of no record.
+
+    An audit that it lacks was started since, and may have tested the records. A pair computed
+    now cannot be recorded.
+    """
     session.flush()  # unflushed changes would be lost on expiry
-    for audit_id in audits:
-        running = session.get_one(Audit, audit_id).state == "running"
-        values = AGAIN if running else _NOTHING
+    audits = session.exec(select(Audit).where(Audit.model_id == model_id)).all()
+    if not (concerned := [one for one in audits if found.get(one.id, True)]):
+        return
+    for audit in concerned:
+        values = AGAIN if audit.state == "running" else _NOTHING
         token = col(AuditPair.lease_token) + 1
         session.connection().execute(
             update(AuditPair)
-            .where(col(AuditPair.audit_id) == audit_id)
+            .where(col(AuditPair.audit_id) == audit.id)
             .values(lease_token=token, **values)
         )
     session.expire_all()

@@ -41,7 +41,8 @@ def take(services: Services, audit_id: str) -> LeasedPair | None:
     for _ in range(TRIES):
         with Session(services.engine) as session:
             now = clock(session)
-            audit = session.get(Audit, audit_id)
+            # Locked: another worker must not count the places between this count and the take.
+            audit = session.get(Audit, audit_id, with_for_update=True)
             if audit is None or audit.state != "running" or _places(session, audit, now) <= 0:
                 return None
             following = select(AuditPair).where(AuditPair.audit_id == audit_id, free(now))

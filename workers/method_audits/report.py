@@ -60,6 +60,9 @@ def issue_if_complete(services: Services, audit_id: str) -> bool:
         row = tx.session.get_one(Audit, audit_id)
         if row.state != "running":
             return False  # another worker was faster, or it was stopped
+        judged = [pair.mac for pair in pairs]
+        if [pair.mac for pair in pairs_of(tx.session, audit_id)] != judged:
+            return False  # destroyed with an erased record meanwhile: they are computed again
         require_unchanged(tx, keys.size)  # a revoked key must not have signed
         said = {"report": digest, "code": audit.code_digest or ""}
         if not record_end(services, tx, audit, model, REPORTED, **said):

@@ -49,7 +49,7 @@ def collect(
     services: Services,
     tasks: Sequence[ScoreTask],
     network: Network,
-    logged: Mapping[int, Collection[str]],
+    logged: Callable[[], Mapping[int, Collection[str]]],
     *,
     stamps: bool = False,
     clock: Callable[[], float] = time.monotonic,
@@ -57,7 +57,8 @@ def collect(
 ) -> SiloAnswers:
     """Ask the silos for scores, all of one job; wait up to LETHE_ROUND_TIMEOUT_SECONDS.
 
-    logged: the digests of each silo's keys in the log; no other key's signature counts.
+    logged: returns the digests of each silo's keys in the log; no other key's signature counts.
+    It is called after answers arrived: a silo may have got a new key while it computed.
     stamps: whether the model has a registered canary, which the silos must answer about too.
     When this returns or raises, the rows are removed and their artifacts shredded.
     """
@@ -74,10 +75,11 @@ def collect(
         if tasks:
             waiting = Waiting(services, tasks[0].job_id, clock, sleep)
             rows = waiting.until(queues, deadline)
+        known = logged() if any(map(over, rows.values())) else {}
         with services.reading() as session:
             for name, (task, digest) in sent.items():
                 try:
-                    answer, key = _signed(services, session, rows.get(name), task.silo, logged)
+                    answer, key = _signed(services, session, rows.get(name), task.silo, known)
                     scores = _read(answer, task, digest, network, stamps)
                 except SilentError as why:
                     found.faults[task.silo] = str(why)

@@ -6,8 +6,9 @@ there for comparison. The log names silos by numbers, because a name could be a 
 """
 
 import hashlib
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import (
@@ -19,6 +20,7 @@ from sqlmodel import Session, select
 
 from app.ledger.journal import record_model_event
 from app.ledger.sequencer import Ledger
+from app.ledger.transaction import Transaction
 from app.reconcile.model_events import model_events, model_refs
 from app.schemas.families.manifests import manifest_of
 from app.service.context import Services
@@ -193,10 +195,16 @@ def pinned(services: Services, ref: str) -> dict[int, str]:
     The registered key of a silo without a logged one is logged first, once: from then on no
     file changes it.
     """
-    known = logged(services.ledger, ref)
-    own = {k: d for k, d in stored(services.settings).items() if k not in known}
-    gone = revoked(services.ledger) if own else set()
-    return known | _log(services, ref, {k: d for k, d in own.items() if (k, d) not in gone})
+
+    def unlogged() -> dict[int, str]:
+        known = logged(services.ledger, ref)
+        own = {k: d for k, d in stored(services.settings).items() if k not in known}
+        gone = revoked(services.ledger) if own else set()
+        return {k: d for k, d in own.items() if (k, d) not in gone}
+
+    if unlogged():
+        _log(services, ref, unlogged)
+    return logged(services.ledger, ref)
 
 
 def accepted(services: Services, ref: str) -> dict[int, tuple[str, ...]]:
@@ -204,11 +212,12 @@ def accepted(services: Services, ref: str) -> dict[int, tuple[str, ...]]:
 
     A previous key that was revoked for some model is accepted for none.
     """
+    own = pinned(services, ref)
     before = set(previous(services.ledger, ref).items())
     before -= revoked(services.ledger) if before else set()
     return {
         silo: (digest, *(one for place, one in before if place == silo))
-        for silo, digest in pinned(services, ref).items()
+        for silo, digest in own.items()
     }
 
 
@@ -217,15 +226,22 @@ def renew(services: Services, silos: Collection[int]) -> None:
 
     A key that was replaced before is not logged again.
     """
-    gone = revoked(services.ledger)
-    own = {
-        k: d for k, d in stored(services.settings).items() if k in silos and (k, d) not in gone
-    }
-    for ref in networks(services.ledger):
+
+    def wrong(ref: str, gone: Collection[tuple[int, str]] | None = None) -> dict[int, str]:
+        gone = revoked(services.ledger) if gone is None else gone
+        own = {
+            k: d
+            for k, d in stored(services.settings).items()
+            if k in silos and (k, d) not in gone
+        }
         known = logged(services.ledger, ref)
         before = previous(services.ledger, ref)  # during a rotation
-        wrong = {k: d for k, d in own.items() if d not in (known.get(k), before.get(k))}
-        _log(services, ref, wrong)
+        return {k: d for k, d in own.items() if d not in (known.get(k), before.get(k))}
+
+    gone = revoked(services.ledger)
+    for ref in networks(services.ledger):
+        if wrong(ref, gone):
+            _log(services, ref, partial(wrong, ref))
 
 
 def networks(ledger: Ledger) -> list[str]:
@@ -235,7 +251,15 @@ def networks(ledger: Ledger) -> list[str]:
         return [one.ref for one in models if manifest_of(one.config).trained_by_silos]
 
 
-def _log(services: Services, ref: str, keys: dict[int, str]) -> dict[int, str]:
-    if keys:
-        services.ledger.transact(lambda tx: record_model_event(tx, ref, CHANGED, entries(keys)))
-    return keys
+def _log(services: Services, ref: str, chosen: Callable[[], dict[int, str]]) -> None:
+    """Log the keys that are still to be logged under the log's lock.
+
+    They may have been replaced since they were first read: a key must not be logged after its
+    successor.
+    """
+
+    def effect(tx: Transaction) -> None:
+        if keys := chosen():
+            record_model_event(tx, ref, CHANGED, entries(keys))
+
+    services.ledger.transact(effect)

@@ -9,6 +9,7 @@ from click.testing import CliRunner, Result
 
 from app.keys.rotate_log import revoke_log, rotate_log
 from app.ledger.sequencer import Ledger
+from lethe import files
 from lethe.certificates.trust_root import TrustRootError
 from lethe.cli.witness import witness as commands
 from lethe.log.log_keys import LogKey, LogKeys
@@ -132,6 +133,28 @@ def test_an_older_key_below_the_newer_one_adds_none(ready: Installation, place: 
     with pytest.raises(HomeError, match="another history"):
         logs.follow(place, lead)
     assert (place / "logs").read_text() == f"{new.vkey}\n{stolen.vkey}\n"
+
+
+def test_two_commands_at_once_lose_no_key(
+    ready: Installation, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(files, "ALONE_WAIT_S", 0.0)
+    own, write = ready.services.ledger.verifier, files.write_durably
+    new, other = (log_signer(key.name, b"new").verifier for key in (own, OTHER))
+
+    def of_the_other(_: NoteVerifier | None) -> LogKeys:
+        return LogKeys((LogKey(OTHER), LogKey(other, 3)))
+
+    def written_late(path: Path, data: bytes) -> None:
+        monkeypatch.setattr(logs, "write_durably", write)
+        with pytest.raises(HomeError, match="another command"):
+            logs.follow(place, of_the_other)
+        write(path, data)
+
+    monkeypatch.setattr(logs, "write_durably", written_late)
+    logs.follow(place, lambda _: LogKeys((LogKey(own), LogKey(new, 3))))
+    logs.follow(place, of_the_other)
+    assert listed(place) == [own.vkey, new.vkey, OTHER.vkey, other.vkey]
 
 
 def test_whoever_missed_the_overlap_is_led_on(

@@ -10,10 +10,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lethe import canonical
+from lethe import canonical, files
 from lethe.log.check import check_tree
 from lethe.log.checkpoint import Checkpoint, sign_checkpoint
-from lethe.log.fetch import LogError, LogUnreachableError, MissingFileError, fetch_from
+from lethe.log.fetch import (
+    CHECKPOINT,
+    Fetch,
+    LogError,
+    LogForkedError,
+    LogUnreachableError,
+    MissingFileError,
+    fetch_from,
+)
 from lethe.log.follow import LogReport, mirror_log, verify_log
 from lethe.log.tiles import (
     encode_bundle,
@@ -511,6 +519,55 @@ def test_a_mirror_is_whole_whenever_publishing_stops(
     assert verify_log(fetch_from(tmp_path), VERIFIER).size == (SIZE + 300 if last else SIZE)
     mirror_log(fetch_files(LONGER), VERIFIER, tmp_path)
     assert read_files(tmp_path) == HONEST | LONGER
+
+
+Follow = Callable[[Fetch, Path], LogReport]
+
+
+def _mirrored(fetch: Fetch, path: Path) -> LogReport:
+    return mirror_log(fetch, VERIFIER, path / "mirror")
+
+
+def _stated(fetch: Fetch, path: Path) -> LogReport:
+    return verify_log(fetch, VERIFIER, path / "state.json")
+
+
+@pytest.mark.parametrize("follow", [_mirrored, _stated], ids=["mirror", "state"])
+@pytest.mark.parametrize("forked", [False, True], ids=["grown", "forked"])
+def test_what_another_process_holds_by_then_is_not_replaced_by_less(
+    follow: Follow, forked: bool, tmp_path: Path
+) -> None:
+    """Two commands follow one log at once: the slower one compares with what the other saw."""
+    served = fetch_files(HONEST)
+    others = fetch_files(FORKED if forked else LONGER)
+    seen: list[LogReport] = []
+
+    def slowly(path: str) -> bytes:
+        nonlocal served
+        if path == CHECKPOINT and seen and not forked:
+            served = others  # by now this process is shown the longer log too
+        data = served(path)
+        if path == CHECKPOINT and not seen:
+            seen.append(follow(others, tmp_path))
+        return data
+
+    if forked:
+        with pytest.raises(LogForkedError):
+            follow(slowly, tmp_path)
+    else:
+        assert follow(slowly, tmp_path).size == SIZE + 300
+    again = follow(others, tmp_path)
+    assert (again.size, again.root) == (seen[0].size, seen[0].root)
+
+
+def test_a_process_that_stops_while_it_writes_a_mirror_is_not_waited_for_for_ever(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(files, "ALONE_WAIT_S", 0.0)
+    mirror_log(fetch_files(HONEST), VERIFIER, tmp_path)
+    with files.alone_in(tmp_path), pytest.raises(LogUnreachableError, match="cannot be"):
+        mirror_log(fetch_files(LONGER), VERIFIER, tmp_path)
+    assert verify_log(fetch_from(tmp_path), VERIFIER).size == SIZE
 
 
 def test_a_mirror_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:

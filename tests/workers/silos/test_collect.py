@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -48,7 +49,7 @@ def asked(silos: Silos) -> list[ScoreTask]:
 
 def run(silos: Silos, asked: list[ScoreTask]) -> SiloAnswers:
     clock = silos.clock
-    logged = silo_keys.accepted(silos.services, MODEL)
+    logged = partial(silo_keys.accepted, silos.services, MODEL)
     found = collect(silos.services, asked, NETWORK, logged, clock=clock, sleep=clock.sleep)
     silos.assert_clean()
     return found
@@ -161,6 +162,21 @@ def test_in_a_rotation_both_keys_count_and_after_it_the_new_one_alone(
     keys.register(settings, 0)
     silo_keys.renew(silos.services, [0])  # as a worker does that starts with it
     only_the_first(run(silos, asked), UNLOGGED)
+
+
+def test_an_answer_counts_whose_key_was_rotated_while_the_judge_waited(
+    silos: Silos, asked: list[ScoreTask]
+) -> None:
+    assert not run(silos, asked).faults  # from here on the log has both silos' keys
+    settings, ledger = silos.services.settings, silos.services.ledger
+    ask, new = silos.dispatcher.ask, list[str]()
+
+    def rotated(silo_tasks: Any, *, expires: float) -> None:
+        new.append(rotate_silo(settings, ledger, 0))
+        ask(silo_tasks, expires=expires)
+
+    silos.dispatcher.ask = rotated  # type: ignore[method-assign]
+    assert run(silos, asked).signed_by[0] == new[0]
 
 
 def changed(silos: Silos, change: Callable[[bytes], bytes]) -> dict[str, bytes]:

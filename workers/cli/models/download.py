@@ -186,7 +186,6 @@ def push(url: str, ref: str, tracking: str, name: str | None) -> None:
                 f"{ref} is {state}, and only a ready model can be pushed: wait until "
                 "`lethe model show` says ready"
             )
-        withdrawn = [one["number"] for one in operator.versions(ref) if one["withdrawn_at"]]
         store = MlflowStore(tracking, name or ref)
         native = f"model.{native_suffix(model['config'], file)}"
         files = {native: file, f"{native}.sig": signature}
@@ -196,5 +195,11 @@ def push(url: str, ref: str, tracking: str, name: str | None) -> None:
             click.echo(f"{store.name} already has version {number} of {ref}")
         else:
             click.echo(f"{store.name} version {made} is version {number} of {ref}")
+        # Only now: an erasure may have withdrawn the version since it was fetched.
+        withdrawn = [one["number"] for one in operator.versions(ref) if one["withdrawn_at"]]
         for gone in store.delete_withdrawn(ref, withdrawn):
             click.echo(f"{store.name} version {gone} was withdrawn: deleted with its files")
+        if number in withdrawn:
+            raise UnusableError(
+                f"version {number} of {ref} was withdrawn while it was pushed: push again"
+            )

@@ -7,7 +7,7 @@ from hashlib import sha256
 import numpy as np
 from sqlmodel import Session, col, select
 
-from app.ledger.key_rows import believed
+from app.ledger.key_rows import written_here
 from app.ledger.sequencer import Ledger
 from app.reconcile.model_events import masked_inputs
 from app.rounds.steps import CHANGED, is_as_opened, members, message_id
@@ -131,7 +131,7 @@ def require_arrived(ledger: Ledger, ref: str, inputs: Set[str]) -> None:
 
 def public_key_of(session: Session, keyid: str) -> str:
     """Return a member's key. A revoked key remains valid for what it signed before."""
-    if (key := believed(session, RequesterKey, keyid)) is None:
+    if (key := written_here(session, RequesterKey, keyid)) is None:
         raise RefusedError(
             "the key of a member is not as it was registered: run `lethe log fsck`"
         )

@@ -117,7 +117,8 @@ def _end_lost(services: Services, ref: str) -> None:
     """Log that a round failed. Nothing of it can be learned then, whoever hid it."""
 
     def effect(tx: Transaction) -> None:
-        if not _has_round(tx.session, ref):
+        # Another sweep may have ended it meanwhile.
+        if not _has_round(tx.session, ref) and masked_inputs(services.ledger, ref):
             record_model_event(tx, ref, ROUND_FAILED, {})
 
     services.ledger.transact(effect)

@@ -112,7 +112,7 @@ def judge(given: JudgementInput) -> Verdict:
     scorer(given.file, given.config.network)  # an invalid model file is not a silo's fault
     if services.settings.silos:
         stamps = given.config.canary is not None
-        logged = silo_keys.accepted(services, given.case.model.ref)
+        logged = partial(silo_keys.accepted, services, given.case.model.ref)
         found = collect(services, given.tasks, given.config.network, logged, stamps=stamps)
         given.sorting.leave_out(found, given.tasks)
     else:

@@ -1,4 +1,4 @@
-"""A silo's key is revoked while a network is registered: the registration does not name it."""
+"""A silo's key changes while another process is about to log it: the log keeps the newer one."""
 
 import json
 from typing import Any
@@ -14,6 +14,7 @@ from tests import small_network
 from tests.app.service.access.test_silo_keys import database_url
 from tests.installation import Installation, install
 from tests.small import pack
+from workers.silos import keys
 
 __all__ = ["database_url"]
 
@@ -50,3 +51,42 @@ def test_a_key_revoked_during_a_registration_is_not_named(
         for ref in ("first", "second"):
             assert silo_keys.accepted(services, ref) == {0: (new,)}
             assert silo_keys.previous(services.ledger, ref) == {}
+
+
+def test_a_worker_that_starts_while_its_key_is_replaced_does_not_bring_it_back(
+    settings: Settings, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with install(settings.model_copy(update={"silos": 1})) as made:
+        services, honest = made.services, silo_keys.networks
+        keys.register(made.settings, 0)
+        assert register(made, "m").status_code == 201
+        new: list[str] = []
+
+        def replaced(ledger: Ledger) -> list[str]:
+            monkeypatch.setattr(silo_keys, "networks", honest)
+            new.append(rotate_silo(made.settings, ledger, 0))
+            revoke_silo(made.settings, ledger, 0)
+            return honest(ledger)
+
+        monkeypatch.setattr(silo_keys, "networks", replaced)
+        silo_keys.renew(services, [0])
+        assert silo_keys.accepted(services, "m") == {0: (new[0],)}
+
+
+def test_a_first_key_that_is_rotated_before_it_is_logged_is_not_logged_after_it(
+    settings: Settings, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with install(settings.model_copy(update={"silos": 1})) as made:
+        services, honest = made.services, silo_keys.revoked
+        assert register(made, "m").status_code == 201  # its silo has not started yet
+        keys.register(made.settings, 0)
+        old = silo_keys.stored(made.settings)[0]
+        new: list[str] = []
+
+        def rotated(ledger: Ledger) -> set[tuple[int, str]]:
+            monkeypatch.setattr(silo_keys, "revoked", honest)
+            new.append(rotate_silo(made.settings, ledger, 0))
+            return honest(ledger)
+
+        monkeypatch.setattr(silo_keys, "revoked", rotated)
+        assert silo_keys.accepted(services, "m") == {0: (new[0], old)}

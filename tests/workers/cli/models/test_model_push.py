@@ -17,7 +17,7 @@ from lethe.errors import LetheError
 from tests.installation import Installation, install
 from tests.small import MODEL
 from workers.cli.models import command as model
-from workers.mlflow_store import CERTIFICATE, HEAD, certificate_tag
+from workers.mlflow_store import CERTIFICATE, HEAD, NUMBER, MlflowStore, certificate_tag
 
 # MLflow's own calls of SQLAlchemy.
 pytestmark = pytest.mark.filterwarnings("ignore:The ``noload`` loader strategy")
@@ -99,6 +99,30 @@ def test_a_version_is_pushed_once_and_replaced_after_an_erasure(here: Installati
     (certificate,) = shown["certificates"]
     assert current.tags[CERTIFICATE] == certificate["statement"]
     assert current.tags[HEAD] == shown["head"]
+
+
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+def test_a_version_that_is_withdrawn_while_it_is_pushed_does_not_stay(
+    here: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another command, run after the erasure, found nothing to delete yet."""
+    honest, beside = MlflowStore.push, list[Result]()
+
+    def pushed(store: MlflowStore, *given: Any) -> str | None:
+        monkeypatch.setattr(MlflowStore, "push", honest)
+        here.caller.erase_records("r1")
+        here.drain()
+        beside.append(push())
+        return honest(store, *given)
+
+    monkeypatch.setattr(MlflowStore, "push", pushed)
+    answer = push()
+    assert beside[0].stdout == f"{MODEL} version 1 is version 2 of {MODEL}\n"
+    withdrawn = here.caller.operator("GET", f"/v1/models/{MODEL}/versions/1").json()["head"]
+    assert withdrawn not in [sha256(path.read_bytes()).hexdigest() for path in files()]
+    assert "push again" in str(answer.exception)
+    assert "already" in push().output
+    assert registry().get_model_version_by_alias(MODEL, "current").tags[NUMBER] == "2"
 
 
 def test_mlflow_itself_keeps_the_file_of_a_deleted_version(here: Installation) -> None:

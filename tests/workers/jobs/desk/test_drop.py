@@ -3,11 +3,13 @@
 import zipfile
 from base64 import b64encode
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
 
 from lethe.cli.drop import drop
+from lethe.client import Client
 from lethe.identity import digests
 from tests.installation import Installation
 from tests.workers.jobs.desk.test_cases import shown
@@ -111,6 +113,23 @@ def test_without_its_notes_nothing_is_erased_twice(
     assert third.exit_code == 0, third.output
     assert (tmp_path / "third" / EMAIL).read_text() == "Id,Status\nAAAAAAAAAAA1,3\n"
     assert cases_of(tmp_path / "third") == {}  # it was erased before
+
+
+def test_a_second_command_for_the_same_folder_opens_no_second_case(
+    broker: Installation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file, out = zipped(tmp_path / "x.zip", Email=csv({"AAAAAAAAAAA1": ANN})), tmp_path / "out"
+    honest, beside = Client.open_case, list[Result]()
+
+    def opened(client: Client, *given: Any, **more: Any) -> Any:
+        monkeypatch.setattr(Client, "open_case", honest)
+        beside.append(run(file, out))
+        return honest(client, *given, **more)
+
+    monkeypatch.setattr(Client, "open_case", opened)
+    assert run(file, out).exit_code == 1  # it is pending
+    assert "another command" in str(beside[0].exception)
+    assert (out / "cases.csv").read_text().count("\n") == 1
 
 
 def test_a_line_that_a_crash_cut_is_no_case(broker: Installation, tmp_path: Path) -> None:

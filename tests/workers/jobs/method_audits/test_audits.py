@@ -2,14 +2,16 @@
 
 import threading
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from hashlib import sha256
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from sqlalchemy import ColumnElement
 from sqlmodel import Session, col, select
 
+from app import steps
 from app.service.context import Services
 from app.service.issued import certificates
 from lethe import canonical
@@ -37,6 +39,7 @@ from workers.method_audits import (
 from workers.method_audits import (
     run as audit,
 )
+from workers.method_audits.queue import LeasedPair
 from workers.methods.network import registry
 from workers.methods.network.retrain import Retrain
 
@@ -276,6 +279,58 @@ def test_numbers_go_with_a_record_that_they_may_be_of_and_the_report_stays(
     assert (None, None, None) not in audits.numbers(ready, running)
 
 
+def erased(ready: Installation, record: str) -> None:
+    """Execute the erasure of a record, without anything that follows."""
+    request = networks.submit(ready, networks.some(record), method="retrain")
+    execute.run(
+        ready.services, next(j.id for j in networks.jobs(ready) if j.request_id == request)
+    )
+
+
+def test_an_audit_that_is_started_while_a_record_is_erased_keeps_no_numbers_of_it(
+    quick: audits.Quick,
+) -> None:
+    ready = quick.installation
+    target = sorted(targets_of(ready))[0]
+    started: list[str] = []
+
+    def start(step: str) -> None:
+        if step == "execute.computed" and not started:
+            started.append(audits.start(ready, method="retrain", parallel=1))
+            audit.run(ready.services, started[0])
+
+    steps.install(start)
+    try:
+        erased(ready, target)
+    finally:
+        steps.install(None)
+    (audit_id,) = started
+    assert target in quick.seen[0]
+    assert audits.numbers(ready, audit_id)[0] == (None, None, None)
+    ready.drain()
+    assert not any(target in seen for seen in quick.seen[1:])
+    assert audits.said(ready, audit_id).versions == (2, 2)
+
+
+def test_no_report_is_signed_of_numbers_that_go_while_they_are_judged(
+    quick: audits.Quick, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ready = quick.installation
+    target, honest = sorted(targets_of(ready))[0], audit_report.signing_issuer
+    audit_id = audits.start(ready, method="retrain", parallel=1)
+
+    def erased_meanwhile(*given: Any) -> Any:
+        monkeypatch.setattr(audit_report, "signing_issuer", honest)
+        erased(ready, target)
+        return honest(*given)
+
+    monkeypatch.setattr(audit_report, "signing_issuer", erased_meanwhile)
+    ready.drain()
+    assert audits.get(ready, audit_id)["pairs_done"] == 16
+    assert audits.said(ready, audit_id).versions == (2, 2)
+    assert not any(target in seen for seen in quick.seen[16:])
+
+
 def test_an_audit_that_is_due_is_started_anew_with_another_seed(quick: audits.Quick) -> None:
     ready = quick.installation
     audit_id = audits.start(ready, method="retrain", every_days=30)
@@ -369,6 +424,29 @@ def test_a_pair_is_taken_once_and_only_so_many_are_at_work(ready: Installation) 
     following = audit_queue.take(ready.services, audit_id)
     assert following is not None
     assert following.pair == 1
+
+
+@pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)
+def test_two_workers_at_once_take_no_more_pairs_than_may_be_at_work(
+    ready: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SQLite has one writer at a time, so there nobody counts between another's two reads."""
+    audit_id, honest = audits.start(ready, method="retrain", parallel=1), audit_queue.free
+    taken: list[LeasedPair | None] = []
+    other = threading.Thread(
+        target=lambda: taken.append(audit_queue.take(ready.services, audit_id))
+    )
+
+    def free(now: datetime) -> ColumnElement[bool]:
+        monkeypatch.setattr(audit_queue, "free", honest)
+        other.start()
+        other.join(1)  # it waits for the first, or takes a pair now
+        return honest(now)
+
+    monkeypatch.setattr(audit_queue, "free", free)
+    taken.append(audit_queue.take(ready.services, audit_id))
+    other.join()
+    assert len([one for one in taken if one is not None]) == 1
 
 
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from sqlmodel import Session
 
 from lethe.client.errors import ProblemError, UnreachableError
 from tests.installation import head, state
@@ -16,6 +17,7 @@ from tests.workers.secure_sum.client.federation import Masked
 from tests.workers.secure_sum.client.test_masked_model import FOUR, erase_records
 from tests.workers.secure_sum.rounds import stand_by
 from workers.errors import RefusedError
+from workers.families.masked import case
 from workers.secure_sum.client.join import Joining
 from workers.secure_sum.errors import RoundError
 from workers.secure_sum.messages import (
@@ -106,6 +108,32 @@ def test_a_request_whose_only_client_dropped_out_waits_on(learned: Masked) -> No
     )
     learned.round(*FOUR, add=False)  # c0's data still holds what is erased
     assert state(installation, theirs) == "certified"
+    installation.check()
+
+
+def test_a_member_whose_key_is_revoked_while_the_sum_is_read_is_summed(
+    learned: Masked, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The worker's snapshot has the key's row from before, which is listed as revoked by then."""
+    installation = learned.installation
+    request_id = erase_records(installation, learned.owned("c0")[0])
+    round_id, joining = started(learned, *FOUR)
+    learned.take(joining)
+    (keyid,) = learned.keyids("c3")
+    honest, revoked = case.members, list[int]()
+
+    def revoked_meanwhile(session: Session, round_id: str) -> Any:
+        found = honest(session, round_id)
+        if not revoked:
+            answer = installation.caller.operator("DELETE", f"/v1/keys/{keyid}")
+            revoked.append(answer.status_code)
+        return found
+
+    monkeypatch.setattr(case, "members", revoked_meanwhile)
+    installation.drain()
+    shown = learned.view(round_id)
+    assert (shown["state"], shown["reason"], revoked) == ("done", None, [200])
+    assert state(installation, request_id) == "certified"
     installation.check()
 
 

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from sqlmodel import Session, select
 
+from app.reconcile.model_events import masked_inputs
 from app.service.desk import opening
 from app.service.desk.pending import read_rounds
 from lethe.identity import digests
@@ -17,6 +18,7 @@ from tests.small import MODEL
 from tests.workers.jobs.desk.test_people import write
 from tests.workers.secure_sum.client.federation import Masked
 from workers.data.identities import hashed
+from workers.families.masked import end
 from workers.families.masked.case import UNLOGGED
 from workers.families.masked.end import advance_due
 from workers.secure_sum.client.join import Joining
@@ -157,6 +159,29 @@ def test_a_round_that_the_log_has_as_ended_is_not_summed(learned: Masked) -> Non
     assert (shown["state"], shown["reason"]) == ("failed", UNLOGGED)
     assert outcomes(case(installation, ANN)) == ["nothing found"]
     installation.check()
+
+
+def test_two_sweeps_at_once_log_the_end_of_a_lost_round_once(
+    learned: Masked, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    installation = learned.installation
+    sent(learned)
+    for statement in HIDDEN:
+        write(installation, statement)
+    swept: list[Any] = []
+
+    def swept_meanwhile(*args: Any) -> Any:
+        found = masked_inputs(*args)
+        if not swept:
+            swept.append(found)
+            advance_due(installation.services)
+        return found
+
+    monkeypatch.setattr(end, "masked_inputs", swept_meanwhile)
+    advance_due(installation.services)
+    with Session(installation.services.engine) as session:
+        ended = select(LogEntry.ref).where(LogEntry.event == "round.failed")
+        assert session.exec(ended).all() == [MODEL]
 
 
 def test_a_message_that_comes_during_the_lookup_is_not_missed(
