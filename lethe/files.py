@@ -1,7 +1,6 @@
 """Files that survive a crash: complete or absent, and durable once written."""
 
 import errno
-import fcntl
 import logging
 import os
 import stat
@@ -142,6 +141,8 @@ def alone_in(directory: Path) -> Iterator[None]:
 
 
 def _lock(descriptor: int) -> None:
+    import fcntl  # not on Windows, where certificates can be verified too
+
     deadline = time.monotonic() + ALONE_WAIT_S
     while True:
         try:

@@ -11,6 +11,7 @@ from models import Contribution, Model
 from tests.installation import Installation, shown, state
 from tests.small import MODEL, Caller, pack, rows
 from workers.jobs import certify, learn, verify
+from workers.lineage.logged import open_received
 
 Patch = pytest.MonkeyPatch
 
@@ -50,7 +51,7 @@ def test_an_entry_that_is_signed_while_an_upload_is_opened_keeps_its_rows_from_n
     path = f"/v1/models/{MODEL}/contributions"
     sent = client.signed("POST", path, pack(arrays), content_type="application/x-npz")
     assert sent.status_code == 202, sent.text
-    honest, received = learn.open_received, list[int]()
+    honest, received = open_received, list[int]()
 
     def received_meanwhile(*given: Any) -> Any:
         found = honest(*given)

@@ -12,6 +12,7 @@ from sqlalchemy import ColumnElement
 from sqlmodel import Session, col, select
 
 from app import steps
+from app.keys.issuer import signing_issuer
 from app.service.context import Services
 from app.service.issued import certificates
 from lethe import canonical
@@ -316,7 +317,7 @@ def test_no_report_is_signed_of_numbers_that_go_while_they_are_judged(
     quick: audits.Quick, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ready = quick.installation
-    target, honest = sorted(targets_of(ready))[0], audit_report.signing_issuer
+    target, honest = sorted(targets_of(ready))[0], signing_issuer
     audit_id = audits.start(ready, method="retrain", parallel=1)
 
     def erased_meanwhile(*given: Any) -> Any:

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from sqlmodel import Session
 
+from app.rounds.steps import members
 from lethe.client.errors import ProblemError, UnreachableError
 from tests.installation import head, state
 from tests.small import MODEL
@@ -120,7 +121,7 @@ def test_a_member_whose_key_is_revoked_while_the_sum_is_read_is_summed(
     round_id, joining = started(learned, *FOUR)
     learned.take(joining)
     (keyid,) = learned.keyids("c3")
-    honest, revoked = case.members, list[int]()
+    honest, revoked = members, list[int]()
 
     def revoked_meanwhile(session: Session, round_id: str) -> Any:
         found = honest(session, round_id)
