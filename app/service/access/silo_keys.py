@@ -6,8 +6,9 @@ there for comparison. The log names silos by numbers, because a name could be a 
 """
 
 import hashlib
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import (
@@ -19,6 +20,7 @@ from sqlmodel import Session, select
 
 from app.ledger.journal import record_model_event
 from app.ledger.sequencer import Ledger
+from app.ledger.transaction import Transaction
 from app.reconcile.model_events import model_events, model_refs
 from app.schemas.families.manifests import manifest_of
 from app.service.context import Services
@@ -193,10 +195,14 @@ def pinned(services: Services, ref: str) -> dict[int, str]:
     The registered key of a silo without a logged one is logged first, once: from then on no
     file changes it.
     """
+    _log(services, ref, partial(_unpinned, services, ref))
+    return logged(services.ledger, ref)
+
+
+def _unpinned(services: Services, ref: str) -> dict[int, str]:
     known = logged(services.ledger, ref)
     own = {k: d for k, d in stored(services.settings).items() if k not in known}
-    gone = revoked(services.ledger) if own else set()
-    return known | _log(services, ref, {k: d for k, d in own.items() if (k, d) not in gone})
+    return _without_revoked(services, own)
 
 
 def accepted(services: Services, ref: str) -> dict[int, tuple[str, ...]]:
@@ -217,15 +223,21 @@ def renew(services: Services, silos: Collection[int]) -> None:
 
     A key that was replaced before is not logged again.
     """
-    gone = revoked(services.ledger)
-    own = {
-        k: d for k, d in stored(services.settings).items() if k in silos and (k, d) not in gone
-    }
     for ref in networks(services.ledger):
-        known = logged(services.ledger, ref)
-        before = previous(services.ledger, ref)  # during a rotation
-        wrong = {k: d for k, d in own.items() if d not in (known.get(k), before.get(k))}
-        _log(services, ref, wrong)
+        _log(services, ref, partial(_unlike, services, silos, ref))
+
+
+def _unlike(services: Services, silos: Collection[int], ref: str) -> dict[int, str]:
+    known = logged(services.ledger, ref)
+    before = previous(services.ledger, ref)  # during a rotation
+    own = {k: d for k, d in stored(services.settings).items() if k in silos}
+    wrong = {k: d for k, d in own.items() if d not in (known.get(k), before.get(k))}
+    return _without_revoked(services, wrong)
+
+
+def _without_revoked(services: Services, keys: dict[int, str]) -> dict[int, str]:
+    gone = revoked(services.ledger) if keys else set()
+    return {k: d for k, d in keys.items() if (k, d) not in gone}
 
 
 def networks(ledger: Ledger) -> list[str]:
@@ -235,7 +247,16 @@ def networks(ledger: Ledger) -> list[str]:
         return [one.ref for one in models if manifest_of(one.config).trained_by_silos]
 
 
-def _log(services: Services, ref: str, keys: dict[int, str]) -> dict[int, str]:
-    if keys:
-        services.ledger.transact(lambda tx: record_model_event(tx, ref, CHANGED, entries(keys)))
-    return keys
+def _log(services: Services, ref: str, missing: Callable[[], dict[int, str]]) -> None:
+    """Log the keys of a model that the log lacks, if any.
+
+    missing: returns them. It is called again under the log's lock: a key that is rotated and
+    revoked meanwhile must not be named again, as the last one.
+    """
+
+    def effect(tx: Transaction) -> None:
+        if keys := missing():
+            record_model_event(tx, ref, CHANGED, entries(keys))
+
+    if missing():
+        services.ledger.transact(effect)
