@@ -152,8 +152,8 @@ def exercise(body: Body, agent_and_key: Agent, services: ServicesDep) -> Respons
         check_urls(services, asked, urls)
     except CallbackTargetError as error:
         raise DrpError(f"status_callback: {error.detail}") from None
-    views = open_all(services, asked, people, "ccpa", ticket_of(wanted))
-    follow(services, asked, urls, views)
+    open_all(services, asked, people, "ccpa", ticket_of(wanted))
+    follow(services, asked, urls)
     return _status(services, asked)
 
 

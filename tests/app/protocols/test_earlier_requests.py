@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from sqlmodel import Session, select
 
+from app.protocols.opendsr import routes
 from app.purge import retention
 from app.reconcile.fsck.cases import UNLIKE
 from app.reconcile.fsck.run import fsck
@@ -353,6 +354,26 @@ def test_callbacks_follow_the_request_of_its_own(
     told = statuses(calling, receiver)
     assert (told[0], told[-1]) == ("pending", "completed")
     assert "cancelled" not in told
+
+
+def test_callbacks_follow_a_request_of_its_own_that_came_before_they_were_stored(
+    calling: Installation, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another process ends the followed request between the case and its callbacks."""
+    request, honest = erase(calling, "r0", "r5"), routes.open_all
+
+    def then_withdrawn(*call: Any) -> Any:
+        views = honest(*call)
+        withdraw(calling, request)
+        return views
+
+    monkeypatch.setattr(routes, "open_all", then_withdrawn)
+    asked(calling, status_callback_urls=[receiver.url])
+    turn(calling)
+    calling.drain()
+    turn(calling)
+    turn(calling)
+    assert statuses(calling, receiver) == ["pending", "completed"]
 
 
 def test_a_part_of_a_service_that_did_not_look_is_not_signed(
