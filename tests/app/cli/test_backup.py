@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from sqlmodel import Session, col, select
 
 from app import steps
 from app.backup import archive
+from app.backup import rows as backup_rows
 from app.backup.archive import read_manifest
 from app.backup.errors import BackupError
 from app.backup.folder import Folder
@@ -24,6 +26,7 @@ from app.backup.reapply import ENDED
 from app.backup.restore import restore as restore_backup
 from app.cli.backup import backup, restore
 from app.cli.service_key import service_key
+from app.ledger import storage
 from app.ledger.guard import RolledBackError, SigningGuard
 from app.ledger.sequencer import Ledger
 from app.ledger.startup import GUARD, RESTORED
@@ -521,8 +524,8 @@ def test_a_file_that_is_destroyed_while_a_backup_is_written_is_in_it(
         running.drain()
         return count
 
-    honest = archive.rows.dump
-    monkeypatch.setattr(archive.rows, "dump", then_learned)
+    honest = backup_rows.dump
+    monkeypatch.setattr(backup_rows, "dump", then_learned)
     old = running.settings
     archive.write_backup(old, running.services.engine, tmp_path / "b")
     new = old.model_copy(update={"database_url": elsewhere, "data_dir": tmp_path / "new"})
@@ -538,13 +541,13 @@ def test_a_file_that_is_destroyed_before_the_moment_of_a_backup_is_not_in_it(
     """One is destroyed after it was copied, another, of the snapshot, before."""
     assert running.caller.register_model(ref="other").status_code == 201
     source = running.settings.data_dir / "artifacts"
-    honest, begun, lost = archive.copy_artifact, archive.storage.read_size, source / "lost"
+    honest, lost = archive.copy_artifact, source / "lost"
     sizes: list[int] = []
 
     def snapshot(session: Session) -> int:
         if not sizes:
             running.drain()
-        sizes.append(begun(session))
+        sizes.append(storage.read_size(session))
         if len(sizes) == 1:
             lost.write_bytes(b"a draft")
         return sizes[-1]
@@ -554,7 +557,7 @@ def test_a_file_that_is_destroyed_before_the_moment_of_a_backup_is_not_in_it(
             path.unlink()
         return honest(path, folder)
 
-    monkeypatch.setattr(archive.storage, "read_size", snapshot)
+    monkeypatch.setattr(archive, "storage", SimpleNamespace(read_size=snapshot))
     monkeypatch.setattr(archive, "copy_artifact", removed)
     archive.write_backup(running.settings, running.services.engine, tmp_path / "b")
     assert len(sizes) == 2, "rows of the first moment could name the lost file"

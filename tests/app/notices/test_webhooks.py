@@ -15,7 +15,7 @@ from standardwebhooks import Webhook as Standard
 from standardwebhooks import WebhookVerificationError
 
 from app.ledger import storage
-from app.ledger.key_rows import KeyRows
+from app.ledger.key_rows import KeyRows, believed
 from app.notices import alarms, deliver, endpoints, outbox, post
 from app.reconcile.fsck.run import fsck
 from app.service import admission
@@ -673,7 +673,7 @@ def test_a_webhook_that_is_changed_between_two_reads_of_a_writer_misses_nothing(
     monkeypatch.setattr(admission, "due_at", lambda *_: past)
     ready.caller.erase_records("r5")
     ready.dispatcher.nudges.clear()
-    honest, changed = endpoints.believed, list[str]()
+    honest, changed = believed, list[str]()
 
     def changed_meanwhile(session: Session, table: Any, name: str) -> Any:
         if not changed:

@@ -10,8 +10,10 @@ from sqlmodel import Session, select
 
 from app import steps
 from app.ledger.sequencer import Ledger
+from app.protocols.cases import open_all
 from app.protocols.opendsr import routes
 from app.purge import retention
+from app.reconcile.case_parts import logged_parts
 from app.reconcile.fsck.cases import UNLIKE
 from app.reconcile.fsck.run import fsck
 from app.service import on_behalf, parts
@@ -364,7 +366,7 @@ def test_callbacks_follow_a_request_of_its_own_that_came_before_they_were_stored
     calling: Installation, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Another process ends the followed request between the case and its callbacks."""
-    request, honest = erase(calling, "r0", "r5"), routes.open_all
+    request, honest = erase(calling, "r0", "r5"), open_all
 
     def then_withdrawn(*call: Any) -> Any:
         views = honest(*call)
@@ -384,7 +386,7 @@ def test_a_case_that_is_read_while_the_followed_request_ends_is_as_it_was_logged
     serving: Installation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The snapshot has the part from before, and the log the one in its place."""
-    request, honest = erase(serving, "r0", "r5"), parts.logged_parts
+    request, honest = erase(serving, "r0", "r5"), logged_parts
     asked(serving)
     ended: list[str] = []
 
