@@ -1,16 +1,21 @@
 """Backups: the whole state of an installation at one moment.
 
     database.jsonl   every row, in one read-only snapshot of the running service
-    artifacts/       copied after the rows; a file is durable before its row, so none is missing
+    artifacts/       every file that a row of that moment names
     manifest.json    written last: the digest of each file; without it the backup is incomplete
 
 Keys go to a separate directory or are left out: a backup that contains them can be opened by
 anyone. The guard is copied before the database, which then has all signed entries, and the
 erasure journal after it (`app.backup.keys`).
+
+A file is durable before its row commits, and is removed after its row was changed. So files are
+copied before the snapshot, and again in it, before the rows are read: the new ones. If one is
+removed before it is copied then, the rows may name it, and another snapshot is taken.
 """
 
 import json
-from collections.abc import Mapping
+import os
+from collections.abc import Container, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from hashlib import file_digest, sha256
@@ -18,7 +23,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from sqlalchemy.engine import Engine
-from sqlmodel import Session
+from sqlmodel import Session, col, select
 
 from app.backup import rows
 from app.backup.errors import BackupError
@@ -34,9 +39,12 @@ from lethe import canonical
 from lethe.canonical import format_base64
 from lethe.files import PARTIAL
 from migrations import HEAD
-from models.database.session import reading
+from models import Artifact
+from models.database.session import reading, rows_in
 from models.database.types import utcnow
 
+TRIES = 50  # snapshots: a file may be removed too early, as a draft is at a job's end
+REMOVED = "files are removed faster than they are copied: start it again"
 BLOCK = 1 << 20  # bytes of a file in memory
 MANIFEST, DATABASE, ARTIFACTS = "manifest.json", "database.jsonl", "artifacts"
 MOST_MANIFEST = 1 << 28  # bytes: two million files
@@ -65,7 +73,7 @@ def write_backup(
     The service may keep running. Directories and files are accessible to their owner only.
 
     Raises:
-        BackupError: A directory exists already.
+        BackupError: A directory exists already, or files are removed too fast.
         GuardError: The log is not the signed one, so a backup would be useless.
         SchemaError: The database is not migrated.
     """
@@ -77,21 +85,25 @@ def write_backup(
         if keys is not None:
             copied = also.enter_context(open_folder(keys, new=True))
             copy_guard(settings.keys_dir, copied)
-        with Session(reading(engine)) as session:
-            size, nodes = storage.read_size(session), NodeTable(session)
-            # The guard was read before the snapshot, which has everything signed by then.
-            require_extends(held, settings.origin, size, nodes.root_at)
-            root = nodes.root_at(size)
-            with folder.open_durably(DATABASE) as file:
-                count = rows.dump(session.connection(), file)
-        files = {DATABASE: digest_of(folder, DATABASE)}
-        source = settings.data_dir / ARTIFACTS
+        source, files = settings.data_dir / ARTIFACTS, dict[str, str]()
         with folder.inside(ARTIFACTS, new=True) as artifacts:
-            for path in sorted(source.iterdir()) if source.is_dir() else ():
-                if path.name.startswith(PARTIAL):
-                    continue
-                if (digest := copy_artifact(path, artifacts)) is not None:
-                    files[f"{ARTIFACTS}/{path.name}"] = digest
+            _copy_new(source, artifacts, files)  # most of them, without a snapshot
+            for _ in range(TRIES):
+                before = _names(source)
+                with Session(reading(engine)) as session:
+                    size, nodes = storage.read_size(session), NodeTable(session)
+                    # The guard was read before the snapshot, which has everything signed then.
+                    require_extends(held, settings.origin, size, nodes.root_at)
+                    if not _copy_new(source, artifacts, files, before):
+                        continue
+                    root = nodes.root_at(size)
+                    with folder.open_durably(DATABASE) as file:
+                        count = rows.dump(session.connection(), file)
+                    _drop_destroyed(session, source, artifacts, files)
+                break
+            else:
+                raise BackupError(REMOVED)
+        files[DATABASE] = digest_of(folder, DATABASE)
         if copied is not None:
             copy_keys(settings.keys_dir, copied)
         backup = Backup(
@@ -99,6 +111,50 @@ def write_backup(
         )
         write_manifest(folder, backup, files)
     return backup
+
+
+def _names(source: Path) -> list[str]:
+    found = sorted(source.iterdir()) if source.is_dir() else []
+    return [path.name for path in found if not path.name.startswith(PARTIAL)]
+
+
+def _copy_new(
+    source: Path, folder: Folder, files: dict[str, str], before: Sequence[str] = ()
+) -> bool:
+    """Copy the files that `files` lacks, and add their digests; return whether none was lost.
+
+    before: names that were there earlier. A file is lost if it was removed before it was
+    copied.
+    """
+    names = sorted({*before, *_names(source)})
+    for one in names:
+        if (name := f"{ARTIFACTS}/{one}") not in files:
+            digest = copy_artifact(source / one, folder)
+            if digest is not None:
+                files[name] = digest
+    return not is_any_lost(source, names, files)
+
+
+def is_any_lost(source: Path, names: Iterable[str], files: Container[str]) -> bool:
+    """Return whether an artifact was removed before it was copied.
+
+    files: those copied, as a manifest names them. What is there and is no plain file is not
+    copied.
+    """
+    left = (one for one in names if f"{ARTIFACTS}/{one}" not in files)
+    return any(not os.path.lexists(source / one) for one in left)
+
+
+def _drop_destroyed(
+    session: Session, source: Path, folder: Folder, files: dict[str, str]
+) -> None:
+    """Remove the copies of files that were destroyed before the snapshot of `session`."""
+    gone = [Path(name).name for name in files if not os.path.lexists(source / Path(name).name)]
+    live = select(Artifact.id).where(col(Artifact.wrapped_key).is_not(None))
+    kept = set(rows_in(session, live, col(Artifact.id), gone))
+    for one in set(gone) - kept:
+        folder.unlink(one)
+        del files[f"{ARTIFACTS}/{one}"]
 
 
 def write_manifest(directory: Folder, backup: Backup, files: Mapping[str, str]) -> None:

@@ -10,13 +10,12 @@ from datetime import datetime
 
 from sqlmodel import Session
 
+from app.backup.archive import ARTIFACTS, REMOVED, TRIES, is_any_lost
 from app.backup.errors import BackupError
 from app.backup.folder import Folder
 from app.backup.round import BaseFollower, Round
 from lethe.log.checkpoint import Checkpoint
 from models.database.types import clock
-
-TRIES = 50  # a file may be removed before it was copied, as a draft is at a job's end
 
 
 class FilesFollower(BaseFollower):
@@ -40,10 +39,10 @@ class FilesFollower(BaseFollower):
             names = {*before, *self._stored()}
             # One removed since the last round stays for this one: the moment may be before it.
             files = self._write_artifacts(artifacts, sorted(names))
-            if all(f"artifacts/{one}" in files for one in before):
+            if not is_any_lost(self._settings.data_dir / ARTIFACTS, names, files):
                 break
         else:
-            raise BackupError("files are removed faster than they are copied: start it again")
+            raise BackupError(REMOVED)
         state = self._finish(at, seen, log, files, [])
         self._prune(pieces, artifacts)
         return Round(state, 0)

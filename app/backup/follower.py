@@ -23,6 +23,7 @@ from typing import NoReturn
 from sqlalchemy import Connection
 from sqlalchemy.engine import Engine
 
+from app.backup.archive import ARTIFACTS, REMOVED, TRIES, is_any_lost
 from app.backup.beats import Beat, write_beat
 from app.backup.errors import BackupError
 from app.backup.files_follower import FilesFollower
@@ -114,21 +115,31 @@ class DatabaseFollower(BaseFollower):
     def _run(
         self, at: datetime, held: Checkpoint, pieces: Folder, artifacts: Folder
     ) -> Round | None:
-        with ExitStack() as stack:
-            with self.connection.begin():
-                seen = self._now(self._stored())
-                if seen == self._seen:
-                    self._prune(pieces, artifacts)
-                    return None
-                log = self._log(held)
-                place = stack.enter_context(scratch_place(self._settings.data_dir, "follow"))
-                copy = self._take_copy(place)
-            reached("follow.copied")
-            names, written = self._write_pieces(pieces, copy)
-        files = self._write_artifacts(artifacts, self._stored())
-        state = self._finish(at, seen, log, files, names)
-        self._prune(pieces, artifacts)
-        return Round(state, written)
+        source = self._settings.data_dir / ARTIFACTS
+        for _ in range(TRIES):
+            before = self._stored()
+            self._files |= self._write_artifacts(artifacts, before)  # without a snapshot
+            with ExitStack() as stack:
+                with self.connection.begin():
+                    seen = self._now(before)
+                    if seen == self._seen:
+                        self._prune(pieces, artifacts)
+                        return None
+                    log = self._log(held)
+                    stored = sorted({*before, *self._stored()})
+                    files = self._write_artifacts(artifacts, stored)
+                    if is_any_lost(source, stored, files):
+                        continue  # the snapshot's rows may name it
+                    place = stack.enter_context(
+                        scratch_place(self._settings.data_dir, "follow")
+                    )
+                    copy = self._take_copy(place)
+                reached("follow.copied")
+                names, written = self._write_pieces(pieces, copy)
+            state = self._finish(at, seen, log, files, names)
+            self._prune(pieces, artifacts)
+            return Round(state, written)
+        raise BackupError(REMOVED)
 
     def _require_same(self) -> None:
         """Check also that the database's file was not exchanged."""

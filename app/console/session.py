@@ -12,15 +12,19 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from secrets import token_urlsafe
 from typing import Annotated, Any
 
 from fastapi import Depends, Request, Response
+from starlette.concurrency import run_in_threadpool
 
 from app.api.http.attempts import Bound, Limits, client_of, of_client
 from app.api.http.deps import ServicesDep
+from app.ledger.authority import act_for
 from app.ledger.key_rows import believed
 from app.problems import ForbiddenError, UnauthorizedError
+from app.service.access import keys
 from app.service.access.roles import DECIDING, ROLES
 from app.service.context import Services
 from app.vault.errors import SealError
@@ -147,12 +151,14 @@ def renew(services: Services, response: Response, visitor: Visitor) -> None:
         write_cookie(services, response, replace(visitor, seen=now))
 
 
-def signed_in(request: Request, services: ServicesDep) -> Visitor:
+async def signed_in(request: Request, services: ServicesDep) -> Visitor:
     """Return the signed-in visitor. Raises UnauthorizedError if there is none."""
-    visitor = visitor_of(services, request)
+    visitor = await run_in_threadpool(visitor_of, services, request)
     if visitor is None:
         raise UnauthorizedError("sign in: there is no session, or it has ended")
     request.state.visitor = visitor
+    if visitor.token:
+        act_for(partial(keys.require_active, visitor.token))
     return visitor
 
 

@@ -17,6 +17,7 @@ from time import perf_counter
 from typing import Any, Protocol, TypeVar
 
 from app import traces
+from app.ledger.authority import require_authority
 from app.ledger.receipt import UnpublishedError
 from app.ledger.sequencer import Ledger
 from app.ledger.transaction import Transaction
@@ -110,8 +111,12 @@ class GroupCommitter:
         # In the caller's context: what it logs or queues carries the call's id.
         context = copy_context()
 
+        def authorised(tx: Transaction) -> T:
+            require_authority(tx.session)
+            return effect(tx)
+
         def in_context(tx: Transaction) -> T:
-            return context.run(effect, tx)
+            return context.run(authorised, tx)
 
         future: Future[T] = self.enqueue(_EACH, in_context)
         return future.result()

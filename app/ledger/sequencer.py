@@ -28,6 +28,7 @@ from sqlmodel import Session
 from app import traces
 from app.counters import LOCK_WAIT
 from app.ledger import lock, storage
+from app.ledger.authority import require_authority
 from app.ledger.cose_receipt import sign_receipt
 from app.ledger.entry_macs import EntryKey, KeyMissingError
 from app.ledger.guard import (
@@ -174,6 +175,7 @@ class Ledger:
         Objects that `effect` returns stay readable. It must not call `transact` itself.
 
         Raises:
+            UnauthorizedError, DrpAgentError: The caller's token or key was revoked meanwhile.
             LogMissingError: No log was begun.
             GuardError: The log may not be signed; `effect` was not run.
             KeyMissingError: The log does not name the signing key; `effect` was not run.
@@ -188,6 +190,7 @@ class Ledger:
                 tx = Transaction(session, tail, self._required_key(), state)
                 self._before = tail
                 try:
+                    require_authority(session)
                     result = effect(tx)
                 finally:
                     self._before = None

@@ -24,7 +24,7 @@ def look(services: Services) -> None:
         return
 
     def effect(session: Session) -> None:
-        hooks = [one for one in endpoints.current(session) if one.disabled is None]
+        hooks = endpoints.enabled(services)
         for alarm in sorted(found):
             put(services, session, outbox.alarms(services, hooks, alarm, session))
 

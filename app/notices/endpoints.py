@@ -93,6 +93,20 @@ def are_outdated(session: Session) -> bool:
     return any(believed(session, Webhook, name) is None for name in names)
 
 
+def enabled(services: Services) -> list[Webhook]:
+    """Return the endpoints that are not disabled, from a snapshot, for a writer.
+
+    A writer on PostgreSQL sees what others commit between its statements, so it may read the
+    row of an endpoint that has been replaced since it read the names.
+    """
+    for last in (False, True):
+        with services.reading() as session:
+            found = [one for one in current(session) if one.disabled is None]
+            if last or not are_outdated(session):
+                return found
+    raise AssertionError
+
+
 def rotate(services: Services, webhook: str) -> Webhook:
     """Give an endpoint a fresh secret; the previous one also signs, for OVERLAP."""
 

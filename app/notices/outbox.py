@@ -156,10 +156,9 @@ def alarms(
 def owe_overdue(services: Services, session: Session, request: ErasureRequest) -> None:
     """Store the deliveries of an overdue request, in the transaction of its reminder."""
     model = session.get_one(Model, request.model_id).ref
-    hooks = [one for one in endpoints.current(session) if one.disabled is None]
     told = [
         hook.id
-        for hook in hooks
+        for hook in endpoints.enabled(services)
         if events.OVERDUE in hook.events and hook.model in (None, model)
     ]
     put(services, session, [(one, events.OVERDUE, str(request.log_index)) for one in told])

@@ -7,6 +7,7 @@ from typing import TypeVar
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlmodel import Session
 
+from app.ledger.authority import require_authority
 from app.notices import events
 from app.notices.notice import delivery_id
 from app.service.context import Services
@@ -23,6 +24,7 @@ def write(services: Services, effect: Callable[[Session], T]) -> T:
 
     def run() -> T:
         with Session(services.engine, expire_on_commit=False) as session:
+            require_authority(session)
             result = effect(session)
             session.commit()
             return result

@@ -28,7 +28,7 @@ from app.service.context import Services
 from app.service.desk.cases import show
 from app.service.desk.decisions import withdraw
 from app.service.desk.opening import open_case
-from app.service.parts import UNLIKE, UNLOGGED
+from app.service.parts import UNLIKE, UNLOGGED, parts_of
 from lethe import canonical
 from lethe.log.entries import ERASURE_EVENT
 from models import Case, RequestEvent
@@ -231,14 +231,17 @@ def check_urls(services: Services, asked: AgentRequest, urls: Sequence[str]) -> 
     asyncio.run(check(services, f"{asked.protocol} {asked.agent}", *urls))
 
 
-def follow(
-    services: Services, asked: AgentRequest, urls: Sequence[str], views: Sequence[CaseView]
-) -> None:
+def follow(services: Services, asked: AgentRequest, urls: Sequence[str]) -> None:
     """Send addresses the status of a request, now and at each change.
 
     Raises CallbackLimitError if the agent has reached its limit of callbacks.
     """
     if not urls:
         return
-    refs = [part.request_ref for view in views for part in view.parts if part.request_ref]
+
+    def refs(session: Session) -> list[str]:
+        found = _cases(session, asked).values()
+        parts = (part for case in found for part in parts_of(services, case))
+        return [part.request_ref for part in parts if part.request_ref is not None]
+
     rows.follow(services, asked.protocol, asked.agent, asked.request, urls, refs)

@@ -3,7 +3,9 @@
 Whatever is answered about a case uses only parts that the log commits to.
 """
 
+from collections.abc import Callable
 from contextlib import suppress
+from typing import TypeVar
 
 from sqlmodel import Session, col, or_, select
 
@@ -18,6 +20,7 @@ from app.service.context import Services
 from lethe.log.entries import ERASURE_EVENT
 from models import Case, ErasureRequest, LogEntry, Model, RequestEvent
 
+T = TypeVar("T")
 # The kinds of data found in a model, before anything is done about it, besides FOLLOWING:
 # somebody else's request erases it; if that one ends otherwise, the case gets one of its own.
 ERASING, ONLY_HELD_OUT = "erasing", "held out"
@@ -32,6 +35,22 @@ UNLOGGED = (
     "a backup"
 )
 UNLIKE = "the database and the log disagree on a request of the case: run `lethe log fsck`"
+
+
+def consistent(services: Services, read: Callable[[Session], T]) -> T:
+    """Return what `read` finds in a snapshot; once more if table and log disagree in it.
+
+    Another process may have changed both since the snapshot, or be about to sign what it has.
+    Not for use in a transaction. Raises what `read` raises the second time, and as
+    `Ledger.publish_checkpoint`.
+    """
+    try:
+        with services.reading() as session:
+            return read(session)
+    except PeopleChangedError:
+        services.ledger.publish_checkpoint()
+    with services.reading() as session:
+        return read(session)
 
 
 def load(services: Services, session: Session, ref: str) -> tuple[Case, list[Part]]:

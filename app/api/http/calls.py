@@ -8,6 +8,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from app import logs, traces
 from app.api.http.rates import fields_of
 from app.counters import CALLS
+from app.ledger.authority import own_authority
 from app.traces import TraceSpan
 
 log = logging.getLogger(__name__)
@@ -49,7 +50,8 @@ class Calls:
             await send(message)
 
         begun = perf_counter()
-        with logs.for_call(identity), traces.call(scope["method"], parent) as span:
+        trace = traces.call(scope["method"], parent)
+        with own_authority(), logs.for_call(identity), trace as span:
             try:
                 await self._app(scope, receive, identified)
             finally:

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, closing, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from typing import Annotated
 
 from fastapi import Depends, Header, Query, Request, Security
@@ -20,6 +21,7 @@ from starlette.requests import ClientDisconnect
 from app.api.http.forms import feed
 from app.api.http.limits import announces_body
 from app.api.http.rates import Rates, note_counted
+from app.ledger.authority import act_for
 from app.problems import IdempotencyKeyError
 from app.service.access import keys
 from app.service.access.roles import DECIDING, ROLES
@@ -82,26 +84,30 @@ def get_services(request: Request) -> Services:
 ServicesDep = Annotated[Services, Depends(get_services)]
 
 
-def bearer(*scopes: str) -> Callable[..., BearerToken]:
+def bearer(*scopes: str) -> Callable[..., Awaitable[BearerToken]]:
     """Return a dependency that demands a bearer token of one of `scopes`."""
 
-    def check(
+    async def check(
         request: Request,
         services: ServicesDep,
         _: Annotated[None, Security(BEARER)],
         authorization: Annotated[str | None, Header(include_in_schema=False)] = None,
     ) -> BearerToken:
-        return _authorise(request, services, authorization, scopes)
+        return await _authorise(request, services, authorization, scopes)
 
     return check
 
 
-def _authorise(
+async def _authorise(
     request: Request, services: Services, authorization: str | None, scopes: tuple[str, ...]
 ) -> BearerToken:
-    with services.reading() as session:
-        token = keys.authorise(session, authorization, scopes)
+    def read() -> BearerToken:
+        with services.reading() as session:
+            return keys.authorise(session, authorization, scopes)
+
+    token = await run_in_threadpool(read)
     count_call(request, f"token {token.name}")
+    act_for(partial(keys.require_active, token.digest))  # not in a thread, whose context ends
     return token
 
 
@@ -286,7 +292,7 @@ async def withdrawer(
     if "signature" in request.headers or authorization is None:
         return await _requester(request, services, signature)
 
-    return await run_in_threadpool(_authorise, request, services, authorization, DECIDING)
+    return await _authorise(request, services, authorization, DECIDING)
 
 
 def _spend(request: Request, services: Services, signed: SignedBy, role: Role) -> None:

@@ -1,7 +1,7 @@
 """The rows of callbacks: find, store, note what was delivered, delete at the end."""
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -11,6 +11,7 @@ from sqlmodel import Session, and_, col, func, or_, select
 
 from app.ledger.callback_rows import is_authentic, lane, new_rows
 from app.ledger.entry_macs import EntryKey
+from app.ledger.transaction import Transaction
 from app.notices import events
 from app.notices.writing import put, write
 from app.problems import NotFoundError
@@ -20,7 +21,6 @@ from app.service.paging import format_cursor, parse_cursor
 from lethe.errors import LetheError
 from models import Callback, Delivery, ErasureRequest, RequestEvent
 from models.database.session import chunks, rows_in
-from models.database.types import clock
 
 log = logging.getLogger(__name__)
 
@@ -114,21 +114,24 @@ def follow(
     owner: str,
     request: str,
     urls: Sequence[str],
-    refs: Sequence[str],
+    followed: Callable[[Session], Sequence[str]],
 ) -> None:
     """Store the callbacks of an agent's request, and queue the current status for each.
+
+    followed: returns the references of the logged requests that they follow. It is called under
+    the log's lock: what replaces one that ends follows the callbacks that are stored by then.
 
     Idempotent: callbacks that are stored stay as they are. Raises CallbackLimitError, and
     stores none, if the agent has reached its limit.
     """
     key = entry_key(services)
 
-    def effect(session: Session) -> None:
-        now = clock(session)
+    def effect(tx: Transaction) -> None:
+        session, refs = tx.session, followed(tx.session)
         dialect = sqlite if session.get_bind().dialect.name == "sqlite" else postgresql
         owed, lanes = [], {}
         for url in dict.fromkeys(urls):
-            made = new_rows(key, kind, owner, request, url, refs, now)
+            made = new_rows(key, kind, owner, request, url, refs, tx.now)
             name = str(made[0]["id"])
             known = select(Callback.id).where(Callback.id == name)
             if session.exec(known).first() is not None:
@@ -141,7 +144,7 @@ def follow(
             lanes[name] = lane(key, kind, owner)
         put(services, session, owed, lanes)
 
-    write(services, effect)
+    services.ledger.transact(effect, checkpoint=False)
 
 
 def is_overtaken(session: Session, delivery: Delivery) -> bool:

@@ -44,7 +44,7 @@ def name_of(agent: str) -> str:
     return f"{PAIRED}{agent}"
 
 
-def agent_of(services: Services, header: str | None) -> tuple[str, Ed25519PublicKey]:
+def agent_of(session: Session, header: str | None) -> tuple[str, Ed25519PublicKey]:
     """Return the agent whose token this is, and its key.
 
     Raises:
@@ -52,9 +52,8 @@ def agent_of(services: Services, header: str | None) -> tuple[str, Ed25519Public
         ForbiddenError: A token of another scope.
         DrpAgentError: The agent's key was revoked.
     """
-    with services.reading() as session:
-        agent = authorise(session, header, (SCOPE,)).name.removeprefix(name_of(""))
-        return agent, key_of(session, agent)
+    agent = authorise(session, header, (SCOPE,)).name.removeprefix(name_of(""))
+    return agent, key_of(session, agent)
 
 
 def pair(services: Services, agent: str, digest: str, expires: datetime) -> str:

@@ -13,10 +13,13 @@ from fastapi import APIRouter, Depends, Header, Request, Response
 from fastapi.responses import JSONResponse
 from fastapi.routing import APIRoute
 from pydantic import ValidationError
+from sqlmodel import Session
+from starlette.concurrency import run_in_threadpool
 
 from app.api.http import problems
 from app.api.http.deps import ServicesDep, count_call
 from app.counters import REFUSED
+from app.ledger.authority import act_for
 from app.problems import CallbackTargetError, DrpAgentError, DrpError, NotFoundError
 from app.protocols.cases import (
     AgentRequest,
@@ -90,14 +93,24 @@ async def read_body(request: Request) -> bytes:
     return await request.body()
 
 
-def known_agent(
+async def known_agent(
     request: Request,
     services: ServicesDep,
     authorization: Annotated[str | None, Header()] = None,
 ) -> tuple[str, Ed25519PublicKey]:
     """Return the agent whose token came with the call, and its key; count the call."""
-    found = agents.agent_of(services, authorization)
+
+    def read() -> tuple[str, Ed25519PublicKey]:
+        with services.reading() as session:
+            return agents.agent_of(session, authorization)
+
+    def check(session: Session) -> None:
+        if agents.agent_of(session, authorization) != found:
+            raise DrpAgentError("the agent's key was replaced meanwhile: send it again")
+
+    found = await run_in_threadpool(read)
     count_call(request, f"token {agents.name_of(found[0])}")
+    act_for(check)
     return found
 
 
@@ -152,8 +165,8 @@ def exercise(body: Body, agent_and_key: Agent, services: ServicesDep) -> Respons
         check_urls(services, asked, urls)
     except CallbackTargetError as error:
         raise DrpError(f"status_callback: {error.detail}") from None
-    views = open_all(services, asked, people, "ccpa", ticket_of(wanted))
-    follow(services, asked, urls, views)
+    open_all(services, asked, people, "ccpa", ticket_of(wanted))
+    follow(services, asked, urls)
     return _status(services, asked)
 
 

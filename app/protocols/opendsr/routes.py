@@ -107,7 +107,7 @@ def create(
         text = f"status_callback_urls: {error.detail}"
         raise OpenDsrError(text, reason="InvalidCallback") from None
     views = open_all(services, asked, people, wanted.regulation, ticket)
-    follow(services, asked, wanted.status_callback_urls, views)
+    follow(services, asked, wanted.status_callback_urls)
     encoded = {"encoded_request": b64encode(body).decode()}
     return signed(processor, 201, _named(asked) | times_of(views) | encoded)
 

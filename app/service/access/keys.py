@@ -42,6 +42,7 @@ MISSING = (
     "no key has this id. If somebody removed or changed its row, `lethe log fsck` says so; "
     "should it be put back, it counts as revoked"
 )
+UNKNOWN = "the token is unknown or revoked: ask an operator for another"
 SALT_BYTES = 32
 DESTROYED = "\x00"  # in place of a name; no id may hold a control character
 
@@ -225,7 +226,14 @@ def refuse_unknown(header: str | None) -> NoReturn:
         raise UnauthorizedError(
             "send Authorization: Bearer <token>; `lethe token new` makes one"
         )
-    raise UnauthorizedError("the token is unknown or revoked: ask an operator for another")
+    raise UnauthorizedError(UNKNOWN)
+
+
+def require_active(digest: str, session: Session) -> None:
+    """Check that the token of a digest was not revoked. Raises UnauthorizedError if it was."""
+    token = believed(session, BearerToken, digest)
+    if token is None or token.revoked_at is not None:
+        raise UnauthorizedError(UNKNOWN)
 
 
 def _bearer(header: str) -> str:

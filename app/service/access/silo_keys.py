@@ -195,16 +195,14 @@ def pinned(services: Services, ref: str) -> dict[int, str]:
     The registered key of a silo without a logged one is logged first, once: from then on no
     file changes it.
     """
-
-    def unlogged() -> dict[int, str]:
-        known = logged(services.ledger, ref)
-        own = {k: d for k, d in stored(services.settings).items() if k not in known}
-        gone = revoked(services.ledger) if own else set()
-        return {k: d for k, d in own.items() if (k, d) not in gone}
-
-    if unlogged():
-        _log(services, ref, unlogged)
+    _log(services, ref, partial(_unpinned, services, ref))
     return logged(services.ledger, ref)
+
+
+def _unpinned(services: Services, ref: str) -> dict[int, str]:
+    known = logged(services.ledger, ref)
+    own = {k: d for k, d in stored(services.settings).items() if k not in known}
+    return _without_revoked(services, own)
 
 
 def accepted(services: Services, ref: str) -> dict[int, tuple[str, ...]]:
@@ -226,22 +224,21 @@ def renew(services: Services, silos: Collection[int]) -> None:
 
     A key that was replaced before is not logged again.
     """
-
-    def wrong(ref: str, gone: Collection[tuple[int, str]] | None = None) -> dict[int, str]:
-        gone = revoked(services.ledger) if gone is None else gone
-        own = {
-            k: d
-            for k, d in stored(services.settings).items()
-            if k in silos and (k, d) not in gone
-        }
-        known = logged(services.ledger, ref)
-        before = previous(services.ledger, ref)  # during a rotation
-        return {k: d for k, d in own.items() if d not in (known.get(k), before.get(k))}
-
-    gone = revoked(services.ledger)
     for ref in networks(services.ledger):
-        if wrong(ref, gone):
-            _log(services, ref, partial(wrong, ref))
+        _log(services, ref, partial(_unlike, services, silos, ref))
+
+
+def _unlike(services: Services, silos: Collection[int], ref: str) -> dict[int, str]:
+    known = logged(services.ledger, ref)
+    before = previous(services.ledger, ref)  # during a rotation
+    own = {k: d for k, d in stored(services.settings).items() if k in silos}
+    wrong = {k: d for k, d in own.items() if d not in (known.get(k), before.get(k))}
+    return _without_revoked(services, wrong)
+
+
+def _without_revoked(services: Services, keys: dict[int, str]) -> dict[int, str]:
+    gone = revoked(services.ledger) if keys else set()
+    return {k: d for k, d in keys.items() if (k, d) not in gone}
 
 
 def networks(ledger: Ledger) -> list[str]:
@@ -251,15 +248,16 @@ def networks(ledger: Ledger) -> list[str]:
         return [one.ref for one in models if manifest_of(one.config).trained_by_silos]
 
 
-def _log(services: Services, ref: str, chosen: Callable[[], dict[int, str]]) -> None:
-    """Log the keys that are still to be logged under the log's lock.
+def _log(services: Services, ref: str, missing: Callable[[], dict[int, str]]) -> None:
+    """Log the keys of a model that the log lacks, if any.
 
-    They may have been replaced since they were first read: a key must not be logged after its
-    successor.
+    missing: returns them. It is called again under the log's lock: a key that is rotated and
+    revoked meanwhile must not be named again, as the last one.
     """
 
     def effect(tx: Transaction) -> None:
-        if keys := chosen():
+        if keys := missing():
             record_model_event(tx, ref, CHANGED, entries(keys))
 
-    services.ledger.transact(effect)
+    if missing():
+        services.ledger.transact(effect)

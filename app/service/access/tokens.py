@@ -6,6 +6,7 @@ import secrets
 from sqlmodel import Session, col, select
 
 from app.ledger.key_rows import key_rows
+from app.ledger.lock import take_lock
 from app.problems import BusyError, TokenNameError
 from app.reconcile.approval import FROM_OIDC, PAIRED, folded
 from app.reconcile.fsck.intake import REQUESTER
@@ -40,12 +41,13 @@ def mint(session: Session, scope: str, name: str) -> str:
     own = compared.startswith(OWN)
     if own or (compared.startswith(PAIRED) and scope != "drp"):
         raise TokenNameError(f"names that begin with {OWN} or {PAIRED} are reserved")
-    if scope == "agent" and _is_agents(session, name):
+    take_lock(session)  # of two commands at once, the second sees the first one's token
+    if living_token(session, name) is not None:
+        raise TokenNameError("an active token has this name: revoke it or choose another")
+    if scope == "agent" and _was_agents(session, name):
         raise TokenNameError(
             "an agent had this name, and its requests carry it: choose another"
         )
-    if living_token(session, name) is not None:
-        raise TokenNameError("an active token has this name: revoke it or choose another")
     secret = f"lethe_{scope}_{secrets.token_urlsafe(SECRET_BYTES)}"
     digest = hashlib.sha256(secret.encode()).hexdigest()
     row = BearerToken(digest=digest, scope=scope, name=name)
@@ -61,6 +63,7 @@ def revoke_named(session: Session, name: str) -> None:
     Otherwise an old row that somebody restored would be revoked in place of the living one.
     Raises TokenNameError if there is none; an earlier one, restored, counts as revoked.
     """
+    take_lock(session)
     found, rows = _unrevoked(session, name), key_rows(session)
     if not any(rows.is_believed(row) for row in found):
         # Otherwise a removed or changed row could be restored after this.
@@ -75,13 +78,12 @@ def revoke_named(session: Session, name: str) -> None:
     session.flush()
 
 
-def _is_agents(session: Session, name: str) -> bool:
-    """Return whether a revoked token of scope `agent` has this name."""
-    query = select(BearerToken).where(
-        BearerToken.name == name,
-        BearerToken.scope == "agent",
-        col(BearerToken.revoked_at).is_not(None),
-    )
+def _was_agents(session: Session, name: str) -> bool:
+    """Return whether an agent had this name, which no active token has.
+
+    Its row may not say that it is revoked: whoever revoked it was killed, or has not committed.
+    """
+    query = select(BearerToken).where(BearerToken.name == name, BearerToken.scope == "agent")
     return session.exec(query).first() is not None
 
 

@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from datetime import datetime
 from hashlib import sha256
 
+from sqlmodel import Session
+
 from app.keys.issuer import signing_issuer
 from app.problems import ConflictError
 from app.reconcile.approval import REFUSED
@@ -16,7 +18,7 @@ from app.schemas.base import format_time
 from app.service.context import Services
 from app.service.desk.cases import show
 from app.service.issued import certificates
-from app.service.parts import BEFORE, ENDED, UNLIKE, is_anothers, load
+from app.service.parts import BEFORE, ENDED, UNLIKE, consistent, is_anothers, load
 from app.service.requests import CLOSED
 from app.service.review import ASSIGNED, NOTED, SHOWN, detail
 from lethe import canonical
@@ -40,9 +42,12 @@ def summary(services: Services, ref: str) -> bytes:
     shown = show(services, ref)
     if shown.state == "open":
         raise ConflictError("a part of the case is still in progress: see its parts")
-    with services.reading() as session:
+
+    def read(session: Session) -> tuple[Case, list[Part], set[str]]:
         case, logged = load(services, session, ref)
-        anothers = {part.model for part in logged if is_anothers(session, case, part)}
+        return case, logged, {one.model for one in logged if is_anothers(session, case, one)}
+
+    case, logged, anothers = consistent(services, read)
     if case.key is None:  # write access to the database can end it, and then change the parts
         raise ConflictError(
             "the case's retention has ended, and with it what compares the case with the log: "

@@ -30,6 +30,7 @@ from app.service.parts import (
     ENDED,
     UNLOGGED,
     certified_at,
+    consistent,
     find_case,
     is_anothers,
     load,
@@ -51,20 +52,23 @@ def show(services: Services, ref: str) -> CaseView:
     Raises NotFoundError: there is none; PeopleChangedError: its parts are not those that the
     log commits to.
     """
-    with services.reading() as session:
-        case, parts = load(services, session, ref)
-        issued_below = Rows(services.ledger).issued_below(session)
-        views = [_view(services, session, case, part, issued_below) for part in parts]
-        timeline = [item for part in parts for item in _timeline(session, case, part)]
-        holds = _holds(session, case, parts)
-        now = clock(session)
-        opens = [
-            session.get_one(ErasureRequest, view.request)
-            for view in views
-            if view.outcome == "in progress"
-        ]
-        # The deadline that held at the end: extensions and pauses move those of requests only.
-        ends = [one.due_at for one in opens] or [_last_due(session, case)]
+    return consistent(services, lambda session: _show(services, session, ref))
+
+
+def _show(services: Services, session: Session, ref: str) -> CaseView:
+    case, parts = load(services, session, ref)
+    issued_below = Rows(services.ledger).issued_below(session)
+    views = [_view(services, session, case, part, issued_below) for part in parts]
+    timeline = [item for part in parts for item in _timeline(session, case, part)]
+    holds = _holds(session, case, parts)
+    now = clock(session)
+    opens = [
+        session.get_one(ErasureRequest, view.request)
+        for view in views
+        if view.outcome == "in progress"
+    ]
+    # The deadline that held at the end: extensions and pauses move those of requests only.
+    ends = [one.due_at for one in opens] or [_last_due(session, case)]
     is_open = bool(opens)
     due = min(ends)
     zone = zone_of(services.settings)

@@ -16,7 +16,7 @@ from app.service.desk import decisions
 from app.service.desk.cases import show
 from app.service.intake.errors import IntakeCaseError, IntakeChangedError
 from app.service.intake.request import salt_of
-from app.service.parts import find_case
+from app.service.parts import consistent, find_case
 from app.service.requests import CLOSED
 from lethe.certificates.intake_receipt import (
     EVENT,
@@ -29,7 +29,7 @@ from lethe.certificates.intake_receipt import (
     record_commitment,
 )
 from lethe.errors import LetheError
-from models import Case, IntakeChallenge, IntakeCode, IntakeProof
+from models import Case, ErasureRequest, IntakeChallenge, IntakeCode, IntakeProof
 from models.database.types import clock
 
 _DESTROYED = col(IntakeProof.record), col(IntakeProof.key), col(IntakeProof.issued_by)
@@ -76,11 +76,8 @@ def withdraw(services: Services, ref: str) -> None:
     """
     services.ledger.transact(lambda _: None)  # sent again: what the first call logged, too
     _proof(services, ref)
-    with services.reading() as session:
-        # Only those that were submitted with the case: it may also follow another case's.
-        own = decisions.requests_of(services, session, ref)
     late = None
-    for request in own:
+    for request in _own(services, ref):
         if request.state in CLOSED:
             continue
         try:
@@ -93,9 +90,13 @@ def withdraw(services: Services, ref: str) -> None:
 
 def can_withdraw(services: Services, ref: str) -> bool:
     """Return whether a request of a case may still be withdrawn, by its rows."""
-    with services.reading() as session:
-        own = decisions.requests_of(services, session, ref)
-        return any(one.state not in (*CLOSED, "failed", "executing") for one in own)
+    ended = (*CLOSED, "failed", "executing")
+    return any(one.state not in ended for one in _own(services, ref))
+
+
+def _own(services: Services, ref: str) -> list[ErasureRequest]:
+    """Return the requests that were submitted with a case: it may also follow another's."""
+    return consistent(services, lambda session: decisions.requests_of(services, session, ref))
 
 
 def _proof(services: Services, ref: str) -> tuple[IntakeRecord, bytes, int]:

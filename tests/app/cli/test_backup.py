@@ -7,19 +7,26 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
 from sqlalchemy import delete
+from sqlalchemy.engine import Engine
 from sqlmodel import Session, col, select
 
 from app import steps
+from app.backup import archive
+from app.backup import rows as backup_rows
 from app.backup.archive import read_manifest
 from app.backup.errors import BackupError
+from app.backup.folder import Folder
 from app.backup.reapply import ENDED
+from app.backup.restore import restore as restore_backup
 from app.cli.backup import backup, restore
 from app.cli.service_key import service_key
+from app.ledger import storage
 from app.ledger.guard import RolledBackError, SigningGuard
 from app.ledger.sequencer import Ledger
 from app.ledger.startup import GUARD, RESTORED
@@ -39,7 +46,7 @@ from lethe.log.follow import mirror_log
 from lethe.signing.keys import PrivateKey
 from migrations import HEAD
 from models import Artifact, ErasureRequest, LogEntry, Model, Record, Subject, Tombstone
-from models.database.session import make_engine
+from models.database.session import make_engine, opened_engine
 from models.database.types import seal_columns
 from tests.conftest import fresh_database
 from tests.installation import Installation, install
@@ -504,6 +511,67 @@ def test_a_backup_of_now_restores_to_the_same_installation(
         installed.check()
         erase(installed, "r1")  # every part works: rows, keys, sequences
     assert len(stored(new)) == ROWS - 1
+
+
+def test_a_file_that_is_destroyed_while_a_backup_is_written_is_in_it(
+    running: Installation, elsewhere: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The rows name it: a worker learned the upload after they were read."""
+    assert running.caller.register_model(ref="other").status_code == 201
+
+    def then_learned(*call: Any) -> int:
+        count = honest(*call)
+        running.drain()
+        return count
+
+    honest = backup_rows.dump
+    monkeypatch.setattr(backup_rows, "dump", then_learned)
+    old = running.settings
+    archive.write_backup(old, running.services.engine, tmp_path / "b")
+    new = old.model_copy(update={"database_url": elsewhere, "data_dir": tmp_path / "new"})
+    shutil.copytree(old.keys_dir, new.keys_dir)
+    with opened_engine(elsewhere) as engine:
+        restore_backup(new, engine, tmp_path / "b")
+        assert without_file(engine, new) == set()
+
+
+def test_a_file_that_is_destroyed_before_the_moment_of_a_backup_is_not_in_it(
+    running: Installation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One is destroyed after it was copied, another, of the snapshot, before."""
+    assert running.caller.register_model(ref="other").status_code == 201
+    source = running.settings.data_dir / "artifacts"
+    honest, lost = archive.copy_artifact, source / "lost"
+    sizes: list[int] = []
+
+    def snapshot(session: Session) -> int:
+        if not sizes:
+            running.drain()
+        sizes.append(storage.read_size(session))
+        if len(sizes) == 1:
+            lost.write_bytes(b"a draft")
+        return sizes[-1]
+
+    def removed(path: Path, folder: Folder) -> str | None:
+        if path == lost:
+            path.unlink()
+        return honest(path, folder)
+
+    monkeypatch.setattr(archive, "storage", SimpleNamespace(read_size=snapshot))
+    monkeypatch.setattr(archive, "copy_artifact", removed)
+    archive.write_backup(running.settings, running.services.engine, tmp_path / "b")
+    assert len(sizes) == 2, "rows of the first moment could name the lost file"
+    names = {path.name for path in (tmp_path / "b" / "artifacts").iterdir()}
+    assert names == {path.name for path in source.iterdir()}
+    assert len(read_manifest(tmp_path / "b")[1]) == len(names) + 1
+
+
+def without_file(engine: Engine, settings: Settings) -> set[str]:
+    """Return the artifacts that have a key and no file."""
+    live = select(Artifact.id).where(col(Artifact.wrapped_key).is_not(None))
+    with Session(engine) as session:
+        named = set(session.exec(live))
+    return named - {path.name for path in (settings.data_dir / "artifacts").iterdir()}
 
 
 def test_the_journal_holds_tags_only(disaster: Disaster) -> None:

@@ -43,7 +43,15 @@ from lethe.log.checkpoint import Checkpoint
 from migrations.runner import upgrade
 from models import Artifact, ErasureRequest, Record
 from models.database.session import opened_engine
-from tests.app.cli.test_backup import erase, mirror, point_at, rows, run, stored
+from tests.app.cli.test_backup import (
+    erase,
+    mirror,
+    point_at,
+    rows,
+    run,
+    stored,
+    without_file,
+)
 from tests.installation import Installation, install
 
 pytestmark = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
@@ -253,6 +261,20 @@ def test_a_process_that_is_killed_is_started_again(
     assert again.exit_code == 0, (again.output, again.exception)
     assert comes_back(running.settings, directory, tmp_path / "2") == {before}
     assert not list(running.settings.data_dir.glob("*.scratch"))
+
+
+def test_a_file_that_is_destroyed_while_a_round_copies_it_is_kept(
+    followed: Following, tmp_path: Path
+) -> None:
+    """The snapshot names it: a worker learned the upload after it was taken."""
+    installed = followed.installed
+    assert installed.caller.register_model(ref="other").status_code == 201
+    with at("follow.copied", installed.drain):
+        followed.round()
+    new = lost(installed.settings, tmp_path / "new")
+    with opened_engine(new.resolved_database_url) as engine:
+        restore_backup(new, engine, followed.directory)
+        assert without_file(engine, new) == set()
 
 
 def test_nothing_is_removed_while_somebody_restores(

@@ -116,7 +116,7 @@ def follow(installation: Installation, owner: str, names: list[str]) -> None:
         url = f"https://{name}.example/x"
         # Nothing of the log is followed: the delivery that is due at once is enough.
         rows_of_callbacks.follow(
-            installation.services, "test", owner, f"{owner} {name}", [url], []
+            installation.services, "test", owner, f"{owner} {name}", [url], lambda _: []
         )
 
 

@@ -15,7 +15,7 @@ from standardwebhooks import Webhook as Standard
 from standardwebhooks import WebhookVerificationError
 
 from app.ledger import storage
-from app.ledger.key_rows import KeyRows
+from app.ledger.key_rows import KeyRows, believed
 from app.notices import alarms, deliver, endpoints, outbox, post
 from app.reconcile.fsck.run import fsck
 from app.service import admission
@@ -660,3 +660,33 @@ def test_a_webhook_that_is_changed_while_another_process_reads_it_misses_nothing
     turn(ready)
     assert len(changed) == 2
     assert [one["state"] for one in deliveries(ready, hook)] == ["delivered"]
+
+
+@pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)
+@pytest.mark.parametrize("event", ["request.overdue", "key.alarm"])
+def test_a_webhook_that_is_changed_between_two_reads_of_a_writer_misses_nothing(
+    event: str, ready: Installation, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each statement of a writer on PostgreSQL sees what was committed before it."""
+    hook = add(ready, receiver, event)["id"]
+    past = datetime(2026, 1, 31, 12, tzinfo=UTC)
+    monkeypatch.setattr(admission, "due_at", lambda *_: past)
+    ready.caller.erase_records("r5")
+    ready.dispatcher.nudges.clear()
+    honest, changed = believed, list[str]()
+
+    def changed_meanwhile(session: Session, table: Any, name: str) -> Any:
+        if not changed:
+            changed.append(name)  # the only row, which was listed before it is read
+            endpoints.rotate(ready.services, hook)
+        return honest(session, table, name)
+
+    with ready.services.engine.begin() as connection:
+        connection.execute(text("UPDATE requester_keys SET role = 'client'"))
+    monkeypatch.setattr(endpoints, "believed", changed_meanwhile)
+    if event == "key.alarm":
+        alarms.look(ready.services)
+    else:
+        ready.dispatcher.sweep(ready.services)
+    assert changed == [f"{hook}.0"]
+    assert [(row.receiver, row.event) for row in rows(ready)] == [(hook, event)]

@@ -8,11 +8,18 @@ from typing import Any
 import pytest
 from sqlmodel import Session, select
 
+from app import steps
+from app.ledger.sequencer import Ledger
+from app.protocols.cases import open_all
+from app.protocols.opendsr import routes
 from app.purge import retention
+from app.reconcile.case_parts import logged_parts
 from app.reconcile.fsck.cases import UNLIKE
 from app.reconcile.fsck.run import fsck
-from app.service import on_behalf
+from app.service import on_behalf, parts
+from app.service.context import open_services
 from app.service.desk import opening, people
+from app.service.desk.cases import show
 from lethe.identity import digests
 from models import Callback, Case, ErasureRequest, Model, Record, Subject
 from tests.app.ledger.samples import tamper
@@ -353,6 +360,67 @@ def test_callbacks_follow_the_request_of_its_own(
     told = statuses(calling, receiver)
     assert (told[0], told[-1]) == ("pending", "completed")
     assert "cancelled" not in told
+
+
+def test_callbacks_follow_a_request_of_its_own_that_came_before_they_were_stored(
+    calling: Installation, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another process ends the followed request between the case and its callbacks."""
+    request, honest = erase(calling, "r0", "r5"), open_all
+
+    def then_withdrawn(*call: Any) -> Any:
+        views = honest(*call)
+        withdraw(calling, request)
+        return views
+
+    monkeypatch.setattr(routes, "open_all", then_withdrawn)
+    asked(calling, status_callback_urls=[receiver.url])
+    turn(calling)
+    calling.drain()
+    turn(calling)
+    turn(calling)
+    assert statuses(calling, receiver) == ["pending", "completed"]
+
+
+def test_a_case_that_is_read_while_the_followed_request_ends_is_as_it_was_logged(
+    serving: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The snapshot has the part from before, and the log the one in its place."""
+    request, honest = erase(serving, "r0", "r5"), logged_parts
+    asked(serving)
+    ended: list[str] = []
+
+    def after_the_end(ledger: Ledger, case: Case) -> Any:
+        if not ended:
+            ended.append(request)
+            withdraw(serving, request)
+        return honest(ledger, case)
+
+    monkeypatch.setattr(parts, "logged_parts", after_the_end)
+    answer = shown(serving, the_case(serving), "")
+    assert (answer.status_code, ended) == (200, [request]), answer.text
+    assert answer.json()["parts"][0]["state"] == "received"
+
+
+def test_a_case_that_another_process_is_about_to_sign_is_as_it_was_logged(
+    serving: Installation,
+) -> None:
+    other, seen = open_services(serving.settings), list[str]()
+
+    def look(step: str) -> None:
+        with other.reading() as session:
+            ref = session.exec(select(Case.ref)).first()
+        if step == "ledger.committed" and ref is not None and not seen:
+            seen.append(show(other, ref).state)
+
+    steps.install(look)
+    try:
+        asked(serving)
+    finally:
+        steps.install(None)
+        other.close()
+    assert seen == ["open"]
+    serving.check()
 
 
 def test_a_part_of_a_service_that_did_not_look_is_not_signed(

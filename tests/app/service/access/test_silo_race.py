@@ -90,3 +90,33 @@ def test_a_first_key_that_is_rotated_before_it_is_logged_is_not_logged_after_it(
 
         monkeypatch.setattr(silo_keys, "revoked", rotated)
         assert silo_keys.accepted(services, "m") == {0: (new[0], old)}
+
+
+@pytest.mark.parametrize("how", ["pinned", "renew"])
+def test_a_key_revoked_while_another_process_logs_it_is_not_the_last(
+    how: str, settings: Settings, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That process has read the key's file by then."""
+    with install(settings.model_copy(update={"silos": 1})) as made:
+        services = made.services
+        assert register(made, "first").status_code == 201
+        key = generate_key("ed25519")
+        silo_keys.private_path(made.settings, 0).write_text(private_pem(key))
+        silo_keys.public_path(made.settings, 0).write_text(public_pem(key))
+        honest, changed = services.ledger.transact, list[str]()
+
+        def after_another(*effect: Any, **more: Any) -> Any:
+            if not changed:
+                changed.append("begun")
+                old = silo_keys.stored(made.settings)[0]
+                changed.append(rotate_silo(made.settings, services.ledger, 0))
+                assert revoke_silo(made.settings, services.ledger, 0) == old
+            return honest(*effect, **more)
+
+        monkeypatch.setattr(services.ledger, "transact", after_another)
+        if how == "pinned":
+            silo_keys.pinned(services, "first")
+        else:
+            silo_keys.renew(services, [0])
+        assert silo_keys.logged(services.ledger, "first") == {0: changed[1]}
+        assert silo_keys.accepted(services, "first") == {0: (changed[1],)}
