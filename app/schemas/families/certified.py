@@ -14,6 +14,9 @@ from app.schemas.base import Wire
 METHOD, NOISY = "certified-newton", "noisy-finetuning"
 LARGEST = 10_000  # parameters that noisy fine-tuning takes
 HIDDEN = 32  # of an mlp that does not name it
+# For each weight: about what the noise's 53 random bits add to any delta, so a smaller one is
+# not kept (tests/workers/methods/certified/test_noise.py).
+LEAST_DELTA = 1e-11
 Share = Annotated[float, Field(gt=0, lt=1, allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=1, le=10_000)]
 Positive = Annotated[float, Field(ge=1e-9, le=1e9, allow_inf_nan=False)]
@@ -68,6 +71,15 @@ def _parsed(kind: type[Terms], method: str, settings: Any) -> Terms:
         raise ValueError(f"settings.{method}.{field}: {first['msg']}") from None
 
 
+def _check_delta(method: str, delta: float, weights: int) -> None:
+    """Raise ValueError for a delta that noise of finite precision does not keep."""
+    if delta < LEAST_DELTA * weights:
+        raise ValueError(
+            f"settings.{method}.delta: the noise has 53 random bits, and for {weights} weights "
+            f"keeps no delta below {LEAST_DELTA * weights:.3g}: choose a larger one"
+        )
+
+
 def check_noisy(
     settings: Mapping[str, Any],
     network: str,
@@ -102,10 +114,15 @@ def check_noisy(
             f"{NOISY} is for at most {LARGEST} parameters and this head has {size}: the noise "
             "would leave nothing of it; take fewer features or hidden units, or retrain"
         )
+    _check_delta(NOISY, terms.delta, size)
 
 
 def check_terms(
-    settings: Mapping[str, Any] | None, network: str, training: Mapping[str, Any]
+    settings: Mapping[str, Any] | None,
+    network: str,
+    training: Mapping[str, Any],
+    features: int,
+    classes: int,
 ) -> None:
     """Check the settings of certified-newton, None if there are none, against a training.
 
@@ -127,3 +144,5 @@ def check_terms(
             f"{METHOD} needs a strongly convex objective: train with weight_decay above 0 and "
             "the optimizer sgd or adam"
         )
+    if terms.delta is not None:
+        _check_delta(METHOD, terms.delta, (features + 1) * classes)

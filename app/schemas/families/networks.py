@@ -231,8 +231,13 @@ class NewNetwork(FamilyManifest):
             raise ValueError("training.local.augment: for networks that label whole images")
         _check_canary(self.canary, self.policy.canary_limit, self.input_shape, self.classes)
         if self.method == METHOD or METHOD in self.settings:
-            training = self.training.model_dump()
-            check_terms(self.settings.get(METHOD), self.network.id, training)
+            check_terms(
+                self.settings.get(METHOD),
+                self.network.id,
+                self.training.model_dump(),
+                prod(self.input_shape),
+                len(self.classes),
+            )
         if self.method == NOISY or NOISY in self.settings:
             check_noisy(
                 self.settings,

@@ -61,8 +61,8 @@ def load_terms(
 ) -> Terms | noisy.KeyedMethod:
     """Return the terms of the next release of a model with these retained rows.
 
-    Raises RefusedError for settings that are out of range, UnprovenTrainingError and
-    NotRegisteredError.
+    Raises RefusedError for settings that are out of range, UnprovenTrainingError,
+    NotRegisteredError and SilosError.
     """
     if method_id == NOISY_FINETUNING:
         return noisy.load_keyed(services, model, config)
@@ -73,6 +73,11 @@ def load_terms(
         )
     if not method.sigma:
         return Terms(method, None)
+    if services.settings.silos and method_id in (CERTIFIED_NEWTON, BOUNDED):
+        raise noisy.SilosError(
+            f"{method_id} hides its weights by noise that is added last, and silos would see "
+            "them before: unset LETHE_SILOS, or use retrain"
+        )
     method = replace(
         method,
         before=logged.releases_since_training(services.ledger, model),

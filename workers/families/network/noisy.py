@@ -21,7 +21,7 @@ class NotRegisteredError(RefusedError):
 
 
 class SilosError(RefusedError):
-    """Silos would see the start of the run and each iterate without the last noise."""
+    """Silos would see iterates without the noise that hides them."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -27,7 +27,7 @@ USUAL = ("shokri", "song-confidence", "song-modified-entropy", "yeom")
 # Decimal fields: least and greatest value, and purpose.
 DECIMALS: dict[str, tuple[float, float, str]] = {
     "tau": (0.001, 0.25, "margin around 1/2 of an attack's accuracy and AUC"),
-    "alpha": (1e-6, 0.2, "chance of a wrong PASS, over all requests of the model"),
+    "alpha": (1e-6, 0.2, "chance of a PASS wrong about forgetting, over all requests"),
     "power": (0.5, 0.999, "least chance of showing a tau that is truly 0"),
     "coverage": (0.5, 1.0, "least share of tested forget rows that find a partner"),
     "tail_rate": (0.0001, 0.1, "false positive rate at which true positives are counted"),

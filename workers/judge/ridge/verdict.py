@@ -5,8 +5,10 @@ its own check), then the checks registered by the files of this package, in the 
 order.
 
 Where rows were never sent, check 1 sums the retained messages again, independently of the
-method. Whether their rows exist is beyond it: they were not seen. It does check that rows can
-have the sum, since every bound that divides by λ needs G to have no negative eigenvalue.
+method. Whether their rows exist is beyond it: they were not seen. Every bound that divides by λ
+needs G to have no negative eigenvalue, as G of rows has none. A sum is refuted if one is found;
+float64 finds none above `posterior.least_eigenvalue`'s bound, some 2^-50·d of G's trace. At the
+least penalty that a registration takes, invented messages can use half of λ up that way.
 (Sketches are exempt: there the eigenvalues of the rows matter, which are within `attested` of
 the sketches' by the clients' statement.)
 """

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -23,8 +24,10 @@ from tests.workers.methods.ridge import oracle
 from workers.arrays import Rows
 from workers.judge import registry
 from workers.judge.base import Report
-from workers.judge.ridge.claim import ClaimedStatistics, ExactClaim
-from workers.judge.ridge.statistics import UnusableRowsError
+from workers.judge.ridge.claim import ClaimedStatistics, ExactClaim, RidgeClaim
+from workers.judge.ridge.head import proven_bound
+from workers.judge.ridge.posterior import least_eigenvalue
+from workers.judge.ridge.statistics import Recomputed, UnusableRowsError
 from workers.judge.ridge.verdict import resum
 from workers.methods.ridge.canonical_head import canonical_head
 from workers.methods.ridge.ridge_exact import METHOD
@@ -191,6 +194,18 @@ def test_a_sum_that_no_rows_have_is_no_ground_for_a_bound() -> None:
     report = VERIFIER.verify(replace(claim_of([forged]), ridge=replace(claim, attested=1.0)))
     assert report.checks[0].passed
     assert "sketches only" in report.checks[1].value
+
+
+def test_a_bound_assumes_rows_where_rounding_hides_that_there_are_none() -> None:
+    # The limit that docs/auditor-guide.md states. -13 is the square of no code.
+    gram = np.array([[2**52, 0], [0, -13]])
+    moment = np.array([[5], [7]])
+    assert not least_eigenvalue(gram, (0, 0))[1]
+    penalty = 2048.0  # the least that a registration takes for such a sum
+    head = np.array([[moment[0, 0] / (2**52 + penalty)], [0.0]])
+    claim = RidgeClaim(2, 1, (0, 0), 16, penalty, "", head, head[None], 1.0)
+    proven = proven_bound(head, claim, Recomputed(gram, moment, 2**23))
+    assert 1 < Fraction(7, 2048 - 13) / proven < 1.01
 
 
 def test_a_column_of_zeros_with_a_moment_is_that_of_no_rows() -> None:

@@ -3,11 +3,12 @@
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from scipy import stats
 
-from tests.workers.judge.empirical_claims import POLICY, World, noop, simulated
+from tests.workers.judge.empirical_claims import CLASSES, POLICY, World, noop, simulated
 from workers.judge.policy.document import digest
 from workers.judge.samples.empirical import VERIFIER
 from workers.judge.samples.empirical_claim import EmpiricalClaim
@@ -70,3 +71,47 @@ def test_a_stream_of_models_at_the_margin_seldom_passes() -> None:
         counts = rng.binomial(1000, 0.6, size=10)
         wrong += any(tost(int(k), 1000, 0.1, spent(0.05, i)) for i, k in enumerate(counts))
     assert wrong / 2000 <= 0.05
+
+
+# What the tests assume of the rows, and no check can see: docs/attacks.md states both.
+def test_erased_rows_that_are_harder_by_themselves_hide_what_is_left() -> None:
+    def harder(claim: EmpiricalClaim) -> EmpiricalClaim:
+        own = 1.5 * np.eye(CLASSES)[claim.forget_labels]
+        return replace(
+            claim,
+            forget_before=claim.forget_before - own,
+            forget_after=claim.forget_after - own,
+        )
+
+    some_left = World(forget=(5.0, 1.5))
+    assert verdicts(20, some_left)["PASS"] == 0
+    assert verdicts(20, some_left, harder)["PASS"] == 20
+    assert verdicts(20, World(), harder)["FAIL"] == 20  # a model that never saw them
+
+
+def test_near_copies_count_as_if_they_were_independent() -> None:
+    rng = np.random.default_rng(5)
+
+    def copied(claim: EmpiricalClaim) -> EmpiricalClaim:
+        """Return the claim with ten near copies of a tenth of the rows."""
+
+        def ten(*arrays: Any) -> list[Any]:
+            rows = np.repeat(np.arange(len(arrays[0]) // 10), 10)
+            noise = rng.normal(scale=0.01, size=arrays[1][rows].shape)
+            return [arrays[0][rows], *(one[rows] + noise for one in arrays[1:])]
+
+        forget = ten(claim.forget_labels, claim.forget_before, claim.forget_after)
+        pool = ten(claim.pool_labels, claim.pool_before, claim.pool_after)
+        return replace(
+            claim,
+            **dict(
+                zip(("forget_labels", "forget_before", "forget_after"), forget, strict=True)
+            ),
+            **dict(zip(("pool_labels", "pool_before", "pool_after"), pool, strict=True)),
+            forget_clients=np.zeros(len(forget[0]), dtype=np.int64),
+            pool_clients=np.zeros(len(pool[0]), dtype=np.int64),
+        )
+
+    beyond = World(forget=(5.0, 0.6), rows=(500, 700, 300))  # an AUC of 0.607, and tau is 0.1
+    assert verdicts(100, beyond)["PASS"] <= 3  # the first judgement spends 0.03
+    assert verdicts(100, beyond, copied)["PASS"] >= 8

@@ -1,14 +1,15 @@
 """Noise from a key: Gaussian, different for every context, and large enough."""
 
-from math import exp, sqrt
+from math import acos, exp, log, pi, sqrt
 
 import numpy as np
 import pytest
 import torch
 from scipy import stats
 
+from app.schemas.families.certified import LEAST_DELTA
 from workers.errors import RefusedError
-from workers.methods.certified.budget import Budget
+from workers.methods.certified.budget import Budget, largest_shift
 from workers.methods.certified.noise import commitment, gaussian, new_key
 from workers.methods.certified.release import noisy
 from workers.training.networks.registry import network
@@ -66,3 +67,28 @@ def test_in_one_dimension_no_event_tells_the_models_apart_beyond_epsilon_and_del
     hidden = sqrt(budget.releases) * budget.allowance
     assert worst(hidden) <= budget.delta + error
     assert worst(3 * hidden) > budget.delta + 4 * error
+
+
+def test_radii_of_53_bits_tell_centres_apart_where_a_registration_takes_no_delta() -> None:
+    # A published pair of weights is at one of the radii √(-2 ln(k/2^53)) from its own centre. The
+    # largest lie so far apart that float32 shows it, which is no event of a Gaussian.
+    rng, most, sigma, epsilon = np.random.default_rng(0), 2**16, 0.005, 1.0
+    radius = np.sqrt(-2 * np.log(rng.integers(1, most + 1, 50_000) * 2.0**-53))
+    angle = 2 * np.pi * rng.random(len(radius))
+    centre = sigma * np.array([2.0, -2.0])
+    noise = radius[:, None] * np.stack([np.cos(angle), np.sin(angle)], axis=1)
+    published = (centre + sigma * noise).astype(np.float32)
+
+    def told(by: float) -> float:
+        """Return the share of pairs at such a radius from the centre, shifted by sigmas."""
+        off = (published - centre) / sigma - by
+        place = 2.0**53 * np.exp(-np.square(off).sum(1) / 2)
+        error = place * (np.abs(off) * np.spacing(np.abs(published))).sum(1) / (2 * sigma)
+        return float((np.abs(place - np.rint(place)) <= error).mean())
+
+    pairs = most * 2.0**-53
+    for_each = pairs * (told(0.0) - exp(epsilon) * told(1e-3)) / 2
+    assert 1e-12 < for_each < LEAST_DELTA
+    # No draw is larger: of a shifted centre, values are seen that the other cannot give.
+    shift, largest = largest_shift(epsilon, 1e-30), sqrt(2 * 53 * log(2))
+    assert acos(1 - shift / largest) / pi * 2.0**-53 > 1e-18

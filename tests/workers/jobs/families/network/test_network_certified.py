@@ -170,6 +170,7 @@ def test_rows_longer_than_registered_are_refused(installation: Installation) -> 
         ({"settings": {NEWTON: {"row_norm": 0.5}}}, "row_norm: Input should be greater"),
         ({"settings": {NEWTON: {**logistic.BOUND, "sigma": 0.1}}}, "sigma needs epsilon"),
         ({"settings": {NEWTON: {**logistic.BOUND, "epsilon": 1.0}}}, "need a sigma above 0"),
+        ({"settings": {NEWTON: {**logistic.NOISE, "delta": 1e-11}}}, "keeps no delta below"),
         ({"training": {"rounds": 1}}, "weight_decay above 0"),
         ({"training": {"rounds": 1, "local": {**logistic.LOCAL, "optimizer": "adamw"}}}, "sgd"),
         (

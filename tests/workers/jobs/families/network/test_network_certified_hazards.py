@@ -30,6 +30,7 @@ from workers.families.network import (
 )
 from workers.families.network.case import Common
 from workers.families.network.config import TrainingState
+from workers.families.network.noisy import SilosError
 from workers.judge.certified.logistic_noise import NoiseClaim
 from workers.judge.checks import ODD_INPUT
 from workers.methods.certified.release import noisy
@@ -253,3 +254,18 @@ def test_terms_that_were_changed_since_they_were_registered_are_refuted(
         query = select(RequestEvent).where(RequestEvent.event == "request.escalated")
         (escalated,) = session.exec(query)
     assert "registration" in escalated.payload["checks"]
+
+
+@pytest.mark.parametrize("method", ["certified-newton", "hf-kcu"])
+def test_silos_are_not_sent_the_weights_without_noise(
+    installation: Installation, method: str
+) -> None:
+    services = installation.services
+    divided = replace(services, settings=services.settings.model_copy(update={"silos": 1}))
+    config: Any = SimpleNamespace(settings={"certified-newton": logistic.NOISE})
+    nothing: Any = None  # refused before the model is read
+    with pytest.raises(SilosError, match="unset LETHE_SILOS, or use retrain"):
+        network_certified.load_terms(divided, nothing, config, {}, method)
+    # Without noise nothing is hidden.
+    config.settings = {"certified-newton": logistic.BOUND}
+    assert network_certified.load_terms(divided, nothing, config, {}, method).key is None

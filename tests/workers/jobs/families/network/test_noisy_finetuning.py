@@ -205,6 +205,7 @@ def test_without_a_registered_key_and_for_a_network_too_large_it_retrains(
         ({"settings": {}}, "needs its epsilon, delta and releases"),
         ({"settings": {NOISY: {"epsilon": 1.0}}}, "delta: Field required"),
         ({"settings": {NOISY: {**TERMS, "sigma": 0.1}}}, "sigma: Extra inputs"),
+        ({"settings": {NOISY: {**TERMS, "delta": 1e-11}}}, "keeps no delta below"),
         ({"settings": {NOISY: {**TERMS, "steps": 0}}}, "steps: Input should be greater"),
         ({"settings": {NOISY: {**TERMS, "pull": 2.1}}}, "learning_rate \\* pull"),
         (
