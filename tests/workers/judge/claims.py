@@ -40,14 +40,14 @@ class Erasure:
     after: RidgeState
 
 
-def erasure(seed: int = 0) -> Erasure:
+def erasure(seed: int = 0, *, unseen: bool = False) -> Erasure:
     rng = np.random.default_rng(seed)
     rows = oracle.random_rows(rng, N, D, C)
     codes = rows.codes.copy()
     codes[:, 2] = 0  # a silent column
     rows = Rows(codes, rows.labels)
     exponents = tuple(int(e) for e in rng.integers(-16, -10, D))
-    config = RidgeConfig(D, C, exponents, 16, 0.3)
+    config = RidgeConfig(D, C, exponents, 16, 0.3, unseen)
     state = METHOD.learn(config, None, rows).state
     after = METHOD.forget(config, state, oracle.only(rows, ERASED)).state
     return Erasure(rows, oracle.without(rows, ERASED), config, after)

@@ -16,7 +16,7 @@ from models import Model, Release
 from workers.arrays import Rows
 from workers.errors import InfeasibleRemovalError, RefusedError
 from workers.families.ridge.stored import MessageBlock, RidgeBlock, RowBlock, ridge_config
-from workers.judge.ridge.posterior import least_eigenvalue
+from workers.judge.ridge import posterior
 from workers.judge.ridge.statistics import UnusableRowsError
 from workers.lineage.chain import BatchMember, owned_by_subject
 from workers.methods.ridge.base import RidgeConfig
@@ -37,19 +37,17 @@ class IndefiniteError(RefusedError):
 
 
 def check_definite(statistics: RidgeStatistics, config: RidgeConfig) -> None:
-    """Check that the verifier finds G, exact and not sketched, positive semidefinite.
+    """Check that the verifier takes G, exact and not sketched, for one of rows.
 
     Raises IndefiniteError if it does not, or cannot tell.
     """
     try:
-        _, refuted = least_eigenvalue(statistics.gram, config.exponents)
+        posterior.check_definite(statistics.gram, config.exponents, config.penalty)
     except UnusableRowsError:
-        refuted = True
-    if refuted:
         raise IndefiniteError(
             "no rows have these statistics: their Gram matrix is not positive semidefinite; "
             "summarise the rows again"
-        )
+        ) from None
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from safetensors.numpy import load, save
 from sqlmodel import Session
 
 from app.service.context import Services
+from lethe.catalogue import data_of
 from models import Model, ModelVersion
 from workers.arrays import Rows, metadata_of
 from workers.artifacts import decode_state, encode_head, encode_state
@@ -199,6 +200,7 @@ def ridge_config(model: Model) -> RidgeConfig:
         exponents=tuple(config["exponents"]),
         bits=config["bits"],
         penalty=float.fromhex(config["penalty"]),
+        unseen=not data_of(config).rows_here,
     )
 
 

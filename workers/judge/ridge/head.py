@@ -4,9 +4,9 @@ Of `exact`: the published head is the correctly rounded ridge solution of the re
 
 No system is solved. The witness W, a sum of float64 matrices, is inserted into the normal
 equations of the recomputed statistics; the residual R = (XᵀX + λI)W - XᵀY is computed in
-integers, and since no eigenvalue of XᵀX + λI is below λ,
+integers, and since no eigenvalue of XᵀX + λI is below μ (λ, or λ/2 for unseen rows),
 
-    ‖w_k - w*_k‖ <= ‖r_k‖ / λ       for each class k.
+    ‖w_k - w*_k‖ <= ‖r_k‖ / μ       for each class k.
 
 Each entry of the head must be what *every* real number that close rounds to: the nearest
 float32, +0 below 2^-90; within 2^-256 of a boundary the even neighbour (at ±2^-90: not 0).
@@ -75,6 +75,11 @@ def check_rounded(claim: RidgeClaim, statistics: Recomputed | None) -> Judgement
     )
 
 
+def convexity(claim: RidgeClaim, statistics: Recomputed) -> Fraction:
+    """Return μ > 0, a lower bound of the eigenvalues of G + λI."""
+    return Fraction(claim.penalty) / (1 if statistics.definite else 2)
+
+
 def prove(claim: RidgeClaim, statistics: Recomputed) -> Proven:
     """Return the witness with the bound that its exact residual proves."""
     return prove_sum(claim.witness, claim, statistics)
@@ -100,8 +105,8 @@ def prove_sum(witness: Matrix, claim: RidgeClaim, statistics: Recomputed) -> Pro
         product = exact_product(statistics.gram, _narrow(scaled))
         residual = residual + (product << (steps + finest + exponent - unit)[:, None])
         residual = residual + ((wide * numerator) << (penalty_exponent + exponent - unit))
-    # ‖r_k‖·2^unit / λ in units of 2^grid, rounded up twice.
-    scale = Fraction(2) ** (unit - grid) / Fraction(numerator, denominator)
+    # ‖r_k‖·2^unit / μ in units of 2^grid, rounded up twice.
+    scale = Fraction(2) ** (unit - grid) / convexity(claim, statistics)
     squares = [int(total) for total in (residual * residual).sum(axis=0)]
     bounds = np.empty(len(squares), dtype=object)
     # Roots to 2^-64 of a unit: rounding up to a whole unit, where the residual has few, would
@@ -206,7 +211,7 @@ def _malformed_rounded(claim: RidgeClaim, statistics: Recomputed | None) -> str 
 #
 # No system is solved and no solver is trusted: for any W,
 #
-#     ‖W - W*‖_F <= ‖(G + λI)W - C‖_F / μ,      μ = λ <= λ_min(G + λI).
+#     ‖W - W*‖_F <= ‖(G + λI)W - C‖_F / μ,      μ <= λ_min(G + λI).
 BOUND = CHECKS["head-bound"]
 TINY = Fraction(2) ** -1022  # the least normal float64: for a head of zeros
 
@@ -231,7 +236,7 @@ def proven_bound(head: Matrix, claim: RidgeClaim, statistics: Recomputed) -> Fra
     """Return an upper bound of ‖head - W*‖_F for finite head (d, c)."""
     norm = residual_norm(head, claim, statistics)
     if norm is not None:
-        return norm / Fraction(claim.penalty)
+        return norm / convexity(claim, statistics)
     return prove_sum(head[None], claim, statistics).norm()
 
 

@@ -13,7 +13,7 @@ from lethe.catalogue import CHECKS
 from workers.judge.base import Judgement
 from workers.judge.checks import judged
 from workers.judge.ridge.claim import MaskedClaim, RidgeClaim
-from workers.judge.ridge.posterior import least_eigenvalue
+from workers.judge.ridge.posterior import check_definite
 from workers.judge.ridge.statistics import (
     Recomputed,
     UnusableRowsError,
@@ -32,8 +32,7 @@ def check_masked(claim: RidgeClaim, masked: MaskedClaim) -> tuple[Judgement, Rec
         summed = resum(claim, masked)
         digest = digest_of(summed, claim.exponents, claim.bits, claim.penalty)
         check_possible(summed, claim.bits)
-        if least_eigenvalue(summed.gram, claim.exponents)[1]:
-            raise UnusableRowsError("the statistics after the round are not those of any rows")
+        check_definite(summed.gram, claim.exponents, claim.penalty)
     except (RefutedRoundError, UnusableRowsError) as reason:
         return judged(SPEC, str(reason), passed=False), None
     passed = digest == claim.statistics_digest
@@ -65,7 +64,7 @@ def resum(claim: RidgeClaim, masked: MaskedClaim) -> Recomputed:
         )
     if rows < 0 or sum(entries[-c - 1 : -1].tolist()) != int(entries[-1]):
         raise RefutedRoundError("the label counts in the sum are not those of its rows")
-    return Recomputed(gram, moment, rows)
+    return Recomputed(gram, moment, rows, definite=False)
 
 
 def _before(claim: RidgeClaim, masked: MaskedClaim) -> Recomputed:

@@ -10,8 +10,8 @@ G + λI, by
 nats: 0 for equal statistics, which are compared bit by bit.
 
 The published head W need not be W*. The posterior with mean W differs from that of the retained
-rows by tr(ΔᵀAΔ)/(2σ²), Δ = W - W*. With the residual R = AW - C = AΔ, and λ a lower bound of
-A's eigenvalues, that is tr(RᵀA⁻¹R)/(2σ²) <= ‖R‖²/(2λσ²) = λb²/(2σ²), where b = ‖R‖/λ is the
+rows by tr(ΔᵀAΔ)/(2σ²), Δ = W - W*. With the residual R = AW - C = AΔ, and μ a lower bound of
+A's eigenvalues, that is tr(RᵀA⁻¹R)/(2σ²) <= ‖R‖²/(2μσ²) = μb²/(2σ²), where b = ‖R‖/μ is the
 proven bound on ‖Δ‖.
 
 Forgetting may only widen the posterior: G before - G after is the Gram matrix of the forgotten
@@ -32,7 +32,7 @@ from workers.judge.checks import judged
 from workers.judge.ridge.chain import FURTHER, Judging
 from workers.judge.ridge.claim import ClaimedStatistics, RidgeClaim
 from workers.judge.ridge.freivalds import malformed
-from workers.judge.ridge.head import decimal_above, proven_bound
+from workers.judge.ridge.head import convexity, decimal_above, proven_bound
 from workers.judge.ridge.statistics import Recomputed, UnusableRowsError, digest_of, recompute
 
 SPEC = CHECKS["posterior"]
@@ -95,7 +95,7 @@ def divergence_of_head(claim: RidgeClaim, verified: Recomputed) -> Fraction:
     if head.shape != verified.moment.shape or not np.isfinite(head).all():
         raise UnusableRowsError("the head is not a matrix of finite numbers of its size")
     bound = proven_bound(head.astype(np.float64), claim, verified)
-    return Fraction(claim.penalty) * bound**2 / (2 * Fraction(claim.noise))
+    return convexity(claim, verified) * bound**2 / (2 * Fraction(claim.noise))
 
 
 def divergence(
@@ -165,6 +165,19 @@ def least_eigenvalue(difference: IntMatrix, exponents: Sequence[int]) -> tuple[f
             return -np.inf, True
         raise UnusableRowsError("the change of the Gram matrix is too close to call") from None
     return -2 * rounding, False
+
+
+def check_definite(gram: IntMatrix, exponents: Sequence[int], penalty: float) -> None:
+    """Check that G of unseen rows, in feature units, has no eigenvalue below -λ/2.
+
+    That of rows has none below 0, but float64 cannot tell 0 from some -2^-49·d of the trace.
+    A registration takes no λ that is below twice that. Raises UnusableRowsError.
+    """
+    bound, refuted = least_eigenvalue(gram, exponents)
+    if refuted:
+        raise UnusableRowsError("the sum is not that of any rows: G has a negative eigenvalue")
+    if not penalty >= -2 * bound:
+        raise UnusableRowsError("the penalty is too small to tell whether the sum is of rows")
 
 
 def _widening(claim: RidgeClaim, after: ClaimedStatistics) -> str:

@@ -31,11 +31,16 @@ RAISED = 2**15
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Recomputed:
-    """gram (d, d), moment (d, c) int64 and the number of retained rows."""
+    """gram (d, d), moment (d, c) int64 and the number of retained rows.
+
+    definite: whether G has no negative eigenvalue, as that of rows. Of sums of unseen rows it
+    is known only to have none below -λ/2 (`head.convexity`).
+    """
 
     gram: IntMatrix
     moment: IntMatrix
     rows: int
+    definite: bool = True
 
 
 class UnusableRowsError(ValueError):

@@ -5,12 +5,10 @@ its own check), then the checks registered by the files of this package, in the 
 order.
 
 Where rows were never sent, check 1 sums the retained messages again, independently of the
-method. Whether their rows exist is beyond it: they were not seen. Every bound that divides by λ
-needs G to have no negative eigenvalue, as G of rows has none. A sum is refuted if one is found;
-float64 finds none above `posterior.least_eigenvalue`'s bound, some 2^-50·d of G's trace. At the
-least penalty that a registration takes, invented messages can use half of λ up that way.
-(Sketches are exempt: there the eigenvalues of the rows matter, which are within `attested` of
-the sketches' by the clients' statement.)
+method. Whether their rows exist is beyond it: they were not seen. G of rows has no negative
+eigenvalue, and a bound may divide by λ. Of sums, it is checked that G has none below -λ/2, and
+bounds divide by λ/2 (`head.convexity`). Sketches are exempt: there the eigenvalues of the rows
+matter, which are within `attested` of the sketches' by the clients' statement.
 """
 
 from collections.abc import Callable, Sequence
@@ -37,7 +35,7 @@ from workers.judge.ridge import freivalds, head, masked, statistics
 from workers.judge.ridge.chain import FURTHER, Judging, Sets, check_links, sets_of
 from workers.judge.ridge.claim import ClaimedStatistics, ExactClaim, RidgeClaim
 from workers.judge.ridge.freivalds import malformed
-from workers.judge.ridge.posterior import least_eigenvalue
+from workers.judge.ridge.posterior import check_definite
 from workers.judge.ridge.reading import LeafSort, Leaves, Reading, Vouched
 from workers.judge.ridge.statistics import (
     Recomputed,
@@ -60,8 +58,8 @@ def check_resummed(whole: ExactClaim) -> tuple[Judgement, Recomputed | None]:
         digest = digest_of(summed, claim.exponents, claim.bits, claim.penalty)
         if claim.attested == 0:
             check_possible(summed, claim.bits)
-            if least_eigenvalue(summed.gram, claim.exponents)[1]:
-                raise UnusableRowsError("the sum of the messages is not that of any rows")
+            check_definite(summed.gram, claim.exponents, claim.penalty)
+            summed = replace(summed, definite=False)
     except UnusableRowsError as reason:
         return judged(RESUMMED, str(reason), passed=False), None
     passed = digest == claim.statistics_digest

@@ -41,6 +41,8 @@ class RidgeConfig:
 
     W* = argmin ‖XW - Y‖² + penalty·‖W‖² over X_ij = codes_ij·2**exponents[j], Y one-hot.
     Neither the steps nor the penalty may be tuned on rows that can later be erased.
+    unseen: whether only sums of the rows are known.
+
     Raises RefusedError if the steps or the width are out of range, PenaltyError unless
     0 < penalty < inf.
     """
@@ -50,6 +52,7 @@ class RidgeConfig:
     exponents: tuple[int, ...]
     bits: int
     penalty: float
+    unseen: bool = False
 
     def __post_init__(self) -> None:
         if self.dimension < 1 or self.classes < 1:
@@ -67,6 +70,15 @@ class RidgeConfig:
     def quantiser(self) -> Quantiser:
         """The quantiser whose codes this head is trained on."""
         return Quantiser(self.exponents, self.bits)
+
+    @property
+    def convexity(self) -> float:
+        """A lower bound of the eigenvalues of XᵀX + λI, by which proven distances divide.
+
+        It is λ, and λ/2 for sums of unseen rows: the verifier can only tell that XᵀX of those
+        has no eigenvalue below -λ/2.
+        """
+        return self.penalty / 2 if self.unseen else self.penalty
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -258,10 +258,10 @@ def column_bounds(residual: Matrix, exponent: int, config: RidgeConfig) -> Matri
     peak = np.abs(scaled).max(axis=0, initial=0.0)
     peak[peak == 0] = 2.0**-900  # what `approximate` may have lost
     norm = peak * np.sqrt(np.square(scaled / peak).sum(axis=0)) * SLACK
-    mantissa, penalty_exponent = frexp(config.penalty)
+    mantissa, halvings = frexp(config.convexity)
     norm = (norm + 2.0**-700) / mantissa
     with np.errstate(over="ignore"):
-        bounds: Matrix = np.ldexp(norm, exponent - penalty_exponent) * SLACK
+        bounds: Matrix = np.ldexp(norm, exponent - halvings) * SLACK
     return np.nextafter(bounds, inf)
 
 

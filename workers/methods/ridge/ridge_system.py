@@ -109,8 +109,12 @@ def sufficient_penalty(gram: IntMatrix, config: RidgeConfig) -> float:
     if trace == 0:
         return 0.0
     # A step gains log2(1 / (κ·error)) bits, and refinement demands three. The solve errs by
-    # d units at most, the digits kept of it by 2^-44, which is 512 units.
+    # d units at most, the digits kept of it by 2^-44, which is 512 units. Of sums, the verifier
+    # cannot tell an eigenvalue of 0 from one of -16·(d + 2) units of the trace
+    # (`posterior.least_eigenvalue`), which must not be below -λ/2.
     error = max(config.dimension, 512) * UNIT
+    if config.unseen:
+        error = max(error, 4 * (config.dimension + 3) * UNIT)
     return float(2.0 ** np.ceil(np.log2(8 * error * trace)))
 
 

@@ -30,7 +30,7 @@ from workers.methods.ridge.tracked_inverse import BrokenUpdateError, invert
 
 # A float64 head with the error it provably has, from the exact residual.
 #
-#     ‖W - W*‖_F <= ‖(XᵀX + λI)W - XᵀY‖_F / λ
+#     ‖W - W*‖_F <= ‖(XᵀX + λI)W - XᵀY‖_F / λ         (λ/2 for sums of unseen rows)
 #
 # holds for any W, however it was found, so this judges every method alike. The residual is
 # formed in integers: entries of W are first rounded to multiples of one power of two a row,
@@ -62,8 +62,8 @@ class ProvenHead:
 def prove_head(weights: Matrix, statistics: RidgeStatistics, config: RidgeConfig) -> ProvenHead:
     """Return weights (d, c), rounded as above, with the bound that its residual proves.
 
-    O(d²c) integer arithmetic. The statistics must come from rows, so that no eigenvalue of
-    XᵀX + λI is below λ. Raises RefusedError if a weight is not finite or exceeds 2^300.
+    O(d²c) integer arithmetic. No eigenvalue of XᵀX + λI may be below `config.convexity`.
+    Raises RefusedError if a weight is not finite or exceeds 2^300.
     """
     if not (np.abs(weights) < LARGEST).all():  # NaN compares false
         raise RefusedError(

@@ -25,17 +25,19 @@ from workers.arrays import Rows
 from workers.judge import registry
 from workers.judge.base import Report
 from workers.judge.ridge.claim import ClaimedStatistics, ExactClaim, RidgeClaim
-from workers.judge.ridge.head import proven_bound
-from workers.judge.ridge.posterior import least_eigenvalue
+from workers.judge.ridge.head import prove, proven_bound
+from workers.judge.ridge.posterior import check_definite, least_eigenvalue
 from workers.judge.ridge.statistics import Recomputed, UnusableRowsError
 from workers.judge.ridge.verdict import resum
+from workers.methods.ridge.base import RidgeConfig
 from workers.methods.ridge.canonical_head import canonical_head
 from workers.methods.ridge.ridge_exact import METHOD
+from workers.methods.ridge.ridge_system import sufficient_penalty
 from workers.methods.ridge.ridge_woodbury import METHOD as WOODBURY
 from workers.methods.ridge.statistics.gram import RidgeStatistics
 
 VERIFIER = registry.get("exact")
-TRUE = erasure()
+TRUE = erasure(unseen=True)
 CLIENTS = 5
 
 
@@ -189,23 +191,54 @@ def test_a_sum_that_no_rows_have_is_no_ground_for_a_bound() -> None:
     claim = ridge_claim(replace(TRUE.after, statistics=statistics), TRUE.config)
     forged = ClaimedStatistics(gram, statistics.moment, rows)
     report = VERIFIER.verify(replace(claim_of([forged]), ridge=claim))
-    assert report.checks[0].value == "the sum of the messages is not that of any rows"
+    assert "the sum is not that of any rows" in report.checks[0].value
     # By the clients' statement it might be a sketch, but then nothing is exact.
     report = VERIFIER.verify(replace(claim_of([forged]), ridge=replace(claim, attested=1.0)))
     assert report.checks[0].passed
     assert "sketches only" in report.checks[1].value
 
 
-def test_a_bound_assumes_rows_where_rounding_hides_that_there_are_none() -> None:
-    # The limit that docs/auditor-guide.md states. -13 is the square of no code.
+def test_a_bound_holds_where_rounding_hides_that_no_rows_have_the_sum() -> None:
+    # -13 is the square of no code, and float64 does not see it beside 2^52.
     gram = np.array([[2**52, 0], [0, -13]])
     moment = np.array([[5], [7]])
     assert not least_eigenvalue(gram, (0, 0))[1]
     penalty = 2048.0  # the least that a registration takes for such a sum
+    check_definite(gram, (0, 0), penalty)
     head = np.array([[moment[0, 0] / (2**52 + penalty)], [0.0]])
     claim = RidgeClaim(2, 1, (0, 0), 16, penalty, "", head, head[None], 1.0)
-    proven = proven_bound(head, claim, Recomputed(gram, moment, 2**23))
-    assert 1 < Fraction(7, 2048 - 13) / proven < 1.01
+    distance = Fraction(7, 2048 - 13)
+    summed = Recomputed(gram, moment, 2**23, definite=False)
+    assert proven_bound(head, claim, replace(summed, definite=True)) < distance
+    assert distance < proven_bound(head, claim, summed) < 2 * distance
+    assert distance < prove(replace(claim, witness=head[None]), summed).norm() < 2 * distance
+
+
+def test_a_penalty_within_the_rounding_of_sums_is_refused() -> None:
+    gram = np.array([[2**52, 0], [0, -13]])
+    with pytest.raises(UnusableRowsError, match="the penalty is too small"):
+        check_definite(gram, (0, 0), 32.0)
+
+
+@pytest.mark.parametrize("d", [3, 100, 700])
+def test_a_registered_penalty_suffices_for_the_sums_of_rows(d: int) -> None:
+    rng = np.random.default_rng(d)
+    codes = rng.integers(-32767, 32768, (d + 20, d))
+    codes[:, 1:] = codes[:, :1]  # off the diagonal the sums are as large as they can be
+    gram = codes.T @ codes
+    seen = RidgeConfig(d, 1, (-15,) * d, 16, 1.0)
+    least = sufficient_penalty(gram, replace(seen, unseen=True))
+    check_definite(gram, seen.exponents, least)
+    assert least >= sufficient_penalty(gram, seen)
+
+
+def test_a_bound_of_seen_rows_is_too_small_for_sums() -> None:
+    seen = METHOD.refit(replace(TRUE.config, unseen=False), [TRUE.retained]).state
+    assert np.array_equal(seen.head, TRUE.after.head)
+    claim = replace(claim_of(MESSAGES), ridge=ridge_claim(seen, TRUE.config))
+    report = VERIFIER.verify(claim)
+    assert failed(report) == [2]
+    assert "the claimed bound is below the proven" in report.checks[1].value
 
 
 def test_a_column_of_zeros_with_a_moment_is_that_of_no_rows() -> None:
