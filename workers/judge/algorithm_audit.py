@@ -20,7 +20,7 @@ from workers.errors import RefusedError
 from workers.judge.inference.intervals import clopper_pearson
 
 ID, VERSION = "u-lira", "1"
-FEWEST = 16  # pairs: 8 classified without an error show ε of 0.54 at 95 %
+FEWEST = 16  # pairs: 8 classified without an error show ε of 0.53 at 95 %
 LEAST = 1e-6  # standard deviation: models that agree to the last bit are no evidence
 
 Outcome = Literal["LEAK", "NOTHING-FOUND", "INCONCLUSIVE"]
