@@ -137,7 +137,10 @@ def _ready(session: Session) -> list[str]:
     dropped = (
         select(Job.id, Job.request_id)
         .join(Release, col(Release.request_id) == col(Job.request_id))
+        .join(ErasureRequest, col(ErasureRequest.id) == col(Job.request_id))
         .where(Job.stage == PARKED, Release.state == "dropped")
+        # Others wait for a decision or a review.
+        .where(col(ErasureRequest.state).in_(("awaiting-client", "escalated")))
         .distinct()
     )
     ready = []

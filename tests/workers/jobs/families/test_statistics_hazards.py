@@ -20,8 +20,11 @@ from models import ErasureRequest, Record
 from tests.installation import Installation, head, install, predicate, state
 from tests.remote import NPZ, Remote
 from tests.small import MODEL, pack
+from tests.workers.jobs.attempts.test_decisions import decide
 from tests.workers.jobs.families.test_statistics_model import erase
 from tests.workers.jobs.test_batch import batching
+from workers.families.ridge.family import RidgeFamily
+from workers.lineage.versions import OtherModelError
 from workers.secure_sum.local import LocalRows
 
 
@@ -196,6 +199,29 @@ def test_who_waits_for_a_withdrawn_companion_is_executed_all_the_same(
     assert gone.status_code == 200, gone.text
     installation.recover()
     assert (state(installation, one), state(installation, two)) == ("certified", "withdrawn")
+    assert head(installation) == remote.head_without(set(c2))
+    installation.check()
+
+
+def test_a_request_with_a_dropped_block_waits_for_a_decision_as_others_do(
+    installation: Installation, remote: Remote, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The sweep resumes those whose companions have answered, and leaves this one."""
+
+    def changed(*_: Any) -> Any:
+        raise OtherModelError("planted")
+
+    c2 = remote.owned("c2")
+    request = erase(installation, {"level": "sample", "records": c2[:1]})
+    with monkeypatch.context() as planted:
+        planted.setattr(RidgeFamily, "forget", changed)
+        drop_for(installation, request)
+    assert state(installation, request) == "needs-decision"
+    installation.recover()
+    assert state(installation, request) == "needs-decision"
+    assert decide(installation, request, "retry") == 200
+    installation.drain()
+    assert state(installation, request) == "certified"
     assert head(installation) == remote.head_without(set(c2))
     installation.check()
 
