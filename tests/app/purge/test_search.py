@@ -23,6 +23,7 @@ from app.uploads.spool import Spool
 from app.vault.artifacts import ArtifactStore
 from app.vault.master import RootSecret
 from models import Contribution, ErasureRequest, Model, RequesterKey, Subject
+from models.database.session import reading
 from tests.installation import Installation
 from tests.small import MODEL, Caller, pack, rows
 from workers.jobs import sweep
@@ -143,6 +144,26 @@ def test_retention_ends(erased: Installation) -> None:
     assert not retention.run(late).removed
     erased.check()
     assert fsck(erased.services.ledger).ended == 1
+
+
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+def test_a_reader_in_the_way_of_a_retention_run_keeps_no_old_page(ready: Installation) -> None:
+    """The run has no file to destroy, which is what a sweep looked for."""
+    engine = ready.services.engine
+    ready.caller.register_key(keyid="bound", subject=SUBJECT)
+    with engine.begin() as connection:
+        stored = "SELECT subject FROM requester_keys WHERE keyid = 'bound'"
+        sealed: bytes = connection.execute(text(stored)).scalar_one()
+        long_ago = "UPDATE artifacts SET shredded_at = '2020-01-01' WHERE shredded_at > ''"
+        assert connection.execute(text(long_ago)).rowcount
+    assert ready.caller.operator("DELETE", "/v1/keys/bound").is_success
+    with reading(engine).connect() as reader:
+        reader.exec_driver_sql("SELECT 1 FROM requester_keys").close()
+        assert retention.run(ready.services).removed == {"key": 1}
+        sweep.run(ready.services)
+        assert sealed in stored_bytes(ready)
+    sweep.run(ready.services)
+    assert sealed not in stored_bytes(ready)
 
 
 def in_a_column(made: Installation) -> None:
