@@ -16,6 +16,7 @@ from sqlmodel import Session, col, select
 from app.ledger.journal import record_model_event
 from app.ledger.sequencer import Ledger
 from app.ledger.transaction import Transaction
+from app.method_audits import numbers
 from app.reconcile.deleted import deleted_in
 from app.reconcile.journal import ENDS, committed, of_models, stored_erased
 from app.reconcile.judgement import EXECUTED
@@ -102,6 +103,8 @@ def reapply(
         if subjects:
             done.lost += _clear(session, subjects)
             _quarantine(model, done)
+            assert model.id is not None
+            numbers.destroy(session, model.id)  # whose they are, only a worker computes
     sealed = select(Artifact).where(col(Artifact.wrapped_key).is_not(None))
     for artifact in session.exec(sealed).all():
         assert artifact.wrapped_key is not None
