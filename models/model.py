@@ -81,7 +81,8 @@ class Artifact(SQLModel, table=True):
 
     id: str = Field(primary_key=True, max_length=36)
     kind: str = Field(max_length=24)  # head | state | evidence | scores | upload and others
-    digest: str = Field(max_length=64, index=True)  # hex SHA-256 of the plaintext
+    # Hex SHA-256 of the plaintext; empty once what a client sent is destroyed.
+    digest: str = Field(max_length=64, index=True)
     size: int = Field(sa_type=BigInteger)  # bytes of the plaintext
     wrapped_key: bytes | None = None
     created_at: datetime = Field(default_factory=utcnow, sa_type=UTCDateTime)

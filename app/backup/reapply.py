@@ -16,7 +16,9 @@ from sqlmodel import Session, col, select
 from app.ledger.journal import record_model_event
 from app.ledger.sequencer import Ledger
 from app.ledger.transaction import Transaction
+from app.method_audits import numbers
 from app.reconcile.deleted import deleted_in
+from app.reconcile.inputs import HELD_OUT_EVENT, HELD_OUT_KIND
 from app.reconcile.journal import ENDS, committed, of_models, stored_erased
 from app.reconcile.judgement import EXECUTED
 from app.reconcile.model_events import CLOSED
@@ -26,7 +28,7 @@ from app.service.queue import PARKED
 from app.vault.journal import ErasureJournal, JournalError, Line
 from app.vault.master import RootSecret, open_tombstone_key, record_tag
 from app.vault.wipe import DELETED, is_wiped, wipe
-from lethe.log.entries import ERASURE_EVENT, HASHEDREKORD, Leaf
+from lethe.log.entries import ERASURE_EVENT, HASHEDREKORD, MODEL_EVENT, Leaf, parse_leaf
 from models import (
     Artifact,
     ErasureRequest,
@@ -102,6 +104,8 @@ def reapply(
         if subjects:
             done.lost += _clear(session, subjects)
             _quarantine(model, done)
+            assert model.id is not None
+            numbers.destroy(session, model.id)  # whose they are, only a worker computes
     sealed = select(Artifact).where(col(Artifact.wrapped_key).is_not(None))
     for artifact in session.exec(sealed).all():
         assert artifact.wrapped_key is not None
@@ -117,6 +121,7 @@ def reapply(
             done.lost += _clear(session, {subject.id})
             done.keys += 1
             _quarantine(session.get_one(Model, subject.model_id), done)
+    _destroy_held_out(session, leaves, done)
     _end(session, erased.requests, done, ("execute", PARKED))
     _delete(session, erased.deleted, done)
     session.flush()
@@ -259,6 +264,30 @@ def _clear(session: Session, subjects: set[int]) -> int:
             subject.client = subject.subject = None
     session.flush()
     return lost
+
+
+def _destroy_held_out(session: Session, leaves: Sequence[Leaf], done: Reapplied) -> None:
+    """Destroy the held-out files that later ones replaced, by the stored entries and `leaves`.
+
+    A case removes a person's held-out rows without a request, so the journal has no line.
+    """
+    query = select(LogEntry.leaf).where(
+        LogEntry.kind == MODEL_EVENT, LogEntry.event == HELD_OUT_EVENT
+    )
+    stored = [
+        parse_leaf(bytes(leaf)) for leaf in session.exec(query.order_by(col(LogEntry.index)))
+    ]
+    replaced, last = set[str](), dict[str | None, str]()
+    for leaf in [*stored, *(one for one in leaves if one.event == HELD_OUT_EVENT)]:
+        replaced.add(last.get(leaf.ref, ""))
+        last[leaf.ref] = leaf.digests.get("rows", "")
+    live = select(Artifact).where(
+        Artifact.kind == HELD_OUT_KIND, col(Artifact.wrapped_key).is_not(None)
+    )
+    digests = sorted(replaced - set(last.values()))
+    for artifact in rows_in(session, live, col(Artifact.digest), digests):
+        artifact.wrapped_key, artifact.shredded_at = None, utcnow()
+        done.keys += 1
 
 
 def _quarantine(model: Model, done: Reapplied) -> None:

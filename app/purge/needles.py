@@ -80,7 +80,8 @@ ELSEWHERE = (
     "backups and snapshots of the database and of the data directory: let them expire, or "
     "restore only through the journal of erasures",
     "replicas, archived WAL and logical subscribers of the database",
-    "logs of containers, of a reverse proxy and of the database server",
+    "logs of containers, of a reverse proxy and of the database server; caches of the proxy",
+    "swap space and hibernation images, which have memory of running processes",
     "files that were exported or downloaded: evidence, score files, model files",
     "what clients and silos keep on their own machines",
 )

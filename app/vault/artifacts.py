@@ -21,7 +21,7 @@ from itertools import islice
 from pathlib import Path
 from typing import BinaryIO
 
-from sqlalchemy import update
+from sqlalchemy import case, update
 from sqlalchemy.engine import Engine
 from sqlmodel import Session, col, select
 
@@ -50,6 +50,9 @@ GRACE = timedelta(hours=1)  # longer than any transaction between a file and its
 OVERHEAD = NONCE_SIZE + TAG_SIZE  # bytes of a file in addition to its content
 RESTORE = "restore the backup"
 MISSING = "an artifact's file is missing: restore the data directory from its backup"
+# What clients send has no salt. Whoever guesses a row can compute its file, and with the digest
+# confirm the guess without any key; so these kinds lose the digest with the file.
+GUESSABLE = ("release", "upload")
 BATCH = CHUNK  # files checked by one call of `unlink_orphans` or `missing`
 
 
@@ -238,10 +241,12 @@ class ArtifactStore:
     def unlink_shredded(self, engine: Engine) -> int:
         """Remove the files of artifacts whose shredding is committed; return their number.
 
-        Call it outside any transaction: a file removed before a rollback would be lost. A crash
-        before the rows are marked repeats the removal.
+        The digests of GUESSABLE kinds are removed with them. Call it outside any transaction: a
+        file removed before a rollback would be lost. A crash before the rows are marked repeats
+        the removal.
         """
         unlinked, owed = 0, _owed(engine)
+        digest = case((col(Artifact.kind).in_(GUESSABLE), ""), else_=col(Artifact.digest))
         while owed:
             for artifact_id in filter(is_file_name, owed):
                 # Another process may remove it at the same time.
@@ -252,7 +257,7 @@ class ArtifactStore:
             # A mark lost in a power cut only repeats the removal: not worth a sync each time.
             with unsynced(engine).begin() as connection:
                 marked = update(Artifact).where(col(Artifact.id).in_(owed))
-                connection.execute(marked.values(unlinked_at=clock(connection)))
+                connection.execute(marked.values(unlinked_at=clock(connection), digest=digest))
             unlinked += len(owed)
             owed = _owed(engine) if len(owed) == CHUNK else []
         return unlinked

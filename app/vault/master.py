@@ -11,6 +11,7 @@ import base64
 import binascii
 import hashlib
 import hmac
+import resource
 from collections.abc import Collection
 from pathlib import Path
 from typing import Any
@@ -45,9 +46,13 @@ class RootSecret:
     def load(cls, settings: Settings) -> "RootSecret":
         """Open the root secret with the key that `settings` names.
 
+        If this process crashes, it leaves no core dump: that would hold the secret and rows.
+
         Raises MasterKeyError: as `given`; or root.sealed is missing or damaged, or this key
         does not open it.
         """
+        _, most = resource.getrlimit(resource.RLIMIT_CORE)
+        resource.setrlimit(resource.RLIMIT_CORE, (0, most))
         try:
             roots = read_roots(settings.keys_dir)  # first, as a rotation replaces the key first
         except MasterKeyError:

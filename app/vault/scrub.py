@@ -5,10 +5,10 @@ A destroyed key is gone from the table at once, and from the file a little later
 - SQLite zeroes the old content in the database file (secure_delete,
   `models.database.session`), but the write-ahead log holds earlier pages until it is
   checkpointed and truncated, which `scrub` does.
-- PostgreSQL keeps the old row version until VACUUM removes it. `scrub` does so for the tables
-  with keys and sealed features; autovacuum would do it eventually. The freed bytes are
-  overwritten when the page is reused, or at once by VACUUM FULL, which locks the table.
-  Archived WAL, replicas and backups keep their copies: see the officer guide.
+- PostgreSQL keeps the old row version until VACUUM removes it. `scrub` does so for TABLES;
+  autovacuum would do it once enough rows of a table changed. The freed bytes are overwritten
+  when the page is reused, or at once by VACUUM FULL, which locks the table. Archived WAL,
+  replicas and backups keep their copies: see the officer guide.
 """
 
 from sqlalchemy import text
@@ -16,11 +16,13 @@ from sqlalchemy.engine import Engine
 
 from models.database.session import WAIT_S
 
-# The tables with keys, sealed features, names, scopes, openings and salts.
+# The tables with keys, sealed columns, tags, salts, and numbers of records.
 TABLES = (
-    "artifacts", "feature_blocks", "models", "subjects", "callbacks", "cases",
-    "erasure_requests", "intake_challenges", "intake_codes", "intake_proofs", "people",
-    "people_sums", "records", "request_events", "requester_keys", "rounds", "used_nonces",
+    "artifacts", "audit_pairs", "callbacks", "cases", "contributions", "erasure_requests",
+    "feature_blocks", "intake_challenges", "intake_codes", "intake_proofs", "key_events",
+    "legal_holds", "models", "people", "people_sums", "records", "request_events",
+    "requester_keys", "retention_removals", "round_members", "rounds", "subjects", "tombstones",
+    "used_nonces", "webhooks",
 )  # fmt: skip
 WAIT_MS = 500  # for transactions of milliseconds; a longer one means "call again later"
 

@@ -11,6 +11,7 @@ from sqlmodel import Session
 
 from app.ledger.journal import record_model_event
 from app.ledger.transaction import Transaction
+from app.method_audits import numbers
 from app.reconcile.inputs import versions_of, vouched_version
 from app.reconcile.judgement import is_executed
 from app.reconcile.model_events import request_events
@@ -173,7 +174,7 @@ def _execute(job: JobContext, members: list[BatchMember]) -> None:
             tx, lease, "verify", draft_id=published.drafts[0], before_id=published.before_id
         )
         if kind.audited:
-            audit_numbers.destroy(tx.session, lease.model_id, audits)
+            numbers.destroy(tx.session, lease.model_id, audits)
 
     services.ledger.transact(effect)
     for job_id, stage in nudges:

@@ -14,7 +14,7 @@ from app.service.desk import reminders
 from app.service.intake import following as intake
 from app.service.queue import head_of_queue, is_held_back
 from app.vault.scrub import scrub
-from models import Artifact, Job, UsedNonce
+from models import Artifact, Job, RetentionRemoval, UsedNonce
 from models.database.types import clock
 from workers.families import base as family
 from workers.jobs import releases
@@ -84,12 +84,19 @@ SCRUB_FOR = timedelta(minutes=10)
 
 
 def clean_again(services: Services, orphan_age: timedelta) -> None:
-    """Repeat what `clean` may have missed: orphans of crashes, and recent shredding."""
+    """Repeat what `clean`, or a retention run, may have missed.
+
+    That is orphans of crashes, and old row versions that a reader needed.
+    """
     services.artifacts.unlink_shredded(services.engine)
     services.artifacts.unlink_orphans(services.engine, orphan_age)
     with services.reading() as session:
         since = clock(session) - SCRUB_FOR
         recent = select(Artifact.id).where(col(Artifact.shredded_at) > since)
+        # A run may destroy names and contacts, and no file.
+        run = select(RetentionRemoval.at).order_by(col(RetentionRemoval.id).desc())
+        ended = session.exec(run.limit(1)).first()
         owed = session.exec(recent.limit(1)).first() is not None
+        owed = owed or (ended is not None and ended > since)
     if owed:
         scrub(services.engine)

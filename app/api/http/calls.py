@@ -15,13 +15,17 @@ log = logging.getLogger(__name__)
 
 HEADER = b"x-request-id"
 PARENT = b"traceparent"  # W3C Trace Context; read where traces are on
+# An answer may show a scope, a contact or a person's records, whose retention ends. An answer
+# without the header may be kept (RFC 9111, section 3): routes for which that is right set it.
+UNKEPT = (b"cache-control", b"no-store")
 UNKNOWN = "none"  # the operation of a call without a route
 
 
 class Calls:
     """Gives a call its id (`app.logs`), answers it in X-Request-Id, and counts the call.
 
-    The answer also says what is left of its caller's rate (`app.api.http.rates`).
+    The answer also says what is left of its caller's rate (`app.api.http.rates`), and that no
+    cache may keep it, unless its route says otherwise (`app.api.http.immutable`).
 
     The path is neither logged nor counted: it holds ids that are capabilities. The operation
     is the route's name in OpenAPI.
@@ -46,6 +50,8 @@ class Calls:
             if message["type"] == "http.response.start":
                 status = message["status"]
                 own = [(HEADER, identity.encode()), *fields_of(scope)]
+                if all(name != UNKEPT[0] for name, _ in message["headers"]):
+                    own.append(UNKEPT)
                 message["headers"] = [*message["headers"], *own]
             await send(message)
 

@@ -29,7 +29,7 @@ def revalidated(request: Request, data: bytes, media_type: str) -> Response:
 
 
 def unkept(data: bytes, media_type: str) -> Response:
-    """Return `data`, which names people's records and must be in no cache at all."""
+    """Return `data`, which is of people's records and must be in no cache at all."""
     return Response(data, media_type=media_type, headers={"cache-control": "no-store"})
 
 

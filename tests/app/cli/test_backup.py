@@ -45,9 +45,19 @@ from lethe.log.fetch import MissingFileError
 from lethe.log.follow import mirror_log
 from lethe.signing.keys import PrivateKey
 from migrations import HEAD
-from models import Artifact, ErasureRequest, LogEntry, Model, Record, Subject, Tombstone
+from models import (
+    Artifact,
+    Audit,
+    AuditPair,
+    ErasureRequest,
+    LogEntry,
+    Model,
+    Record,
+    Subject,
+    Tombstone,
+)
 from models.database.session import make_engine, opened_engine
-from models.database.types import seal_columns
+from models.database.types import seal_columns, utcnow
 from tests.conftest import fresh_database
 from tests.installation import Installation, install
 from tests.small import MODEL, ROWS
@@ -330,6 +340,34 @@ def test_a_record_put_back_beside_its_tombstone_is_found_and_erased(disaster: Di
         assert told.exit_code == 0, (told.output, told.exception)
         assert "r1" not in stored(old)
         assert "that the erasure journal" not in run(log, "fsck").output
+
+
+def test_numbers_of_audits_that_came_back_with_a_record_go_with_it(disaster: Disaster) -> None:
+    """Log-odds of single records, which the erasure had destroyed."""
+    old, three = disaster.old, {"before": "0x1p0", "after": "0x1p1", "retrained": "0x1p2"}
+    put_back(old, tombstone=True)
+    with rows(old) as session:
+        model_id = session.exec(select(Model.id)).one()
+        assert model_id is not None
+        for state in ("reported", "running"):
+            audit = {"model_id": model_id, "method": "puf", "parallel": 1, "every_days": 0}
+            session.add(Audit(id=state, state=state, config={}, **audit))
+            session.flush()
+            session.add(AuditPair(audit_id=state, pair=0, done_at=utcnow(), mac="m", **three))
+        session.commit()
+    with pytest.MonkeyPatch.context() as patch:
+        point_at(old, patch)
+        told = run(restore, "--journal-only")
+    assert told.exit_code == 0, (told.output, told.exception)
+    with rows(old) as session:
+        pairs = session.exec(select(AuditPair)).all()
+        left = {(one.before, one.after, one.retrained, one.mac) for one in pairs}
+        assert left == {(None, None, None, None)}
+        # A running audit computes them again, without the record.
+        assert {one.audit_id: one.done_at is None for one in pairs} == {
+            "reported": False,
+            "running": True,
+        }
 
 
 def flip(path: Path) -> None:

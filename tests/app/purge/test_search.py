@@ -4,6 +4,7 @@ import sqlite3
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,7 +18,12 @@ from app.purge import retention
 from app.purge.needles import forms
 from app.purge.search import search
 from app.reconcile.fsck.run import fsck
-from models import ErasureRequest, RequesterKey, Subject
+from app.uploads.rows import parse_rows
+from app.uploads.spool import Spool
+from app.vault.artifacts import ArtifactStore
+from app.vault.master import RootSecret
+from models import Contribution, ErasureRequest, Model, RequesterKey, Subject
+from models.database.session import reading
 from tests.installation import Installation
 from tests.small import MODEL, Caller, pack, rows
 from workers.jobs import sweep
@@ -28,19 +34,24 @@ SENT, ASKED = "idempotent-jane-sent-1", "idempotent-jane-asked-2"
 NAMES = (CLIENT, SUBJECT, *RECORDS, SENT, ASKED)
 
 
+def hers() -> dict[str, Any]:
+    """Return the person's two rows, as they are sent."""
+    arrays = rows(seed=5, count=2)
+    arrays["clients"] = np.array([CLIENT] * 2)
+    arrays["subjects"] = np.array([SUBJECT] * 2)
+    arrays["records"] = np.array(RECORDS)
+    return arrays
+
+
 @pytest.fixture
 def erased(ready: Installation) -> Installation:
     """An installation that learned a person's records and erased them, with a certificate."""
     person = Caller(ready.caller.http, ready.caller.token, keyid="hers")
     assert person.register_key(role="client", client=CLIENT, subject=SUBJECT).is_success
-    arrays = rows(seed=5, count=2)
-    arrays["clients"] = np.array([CLIENT] * 2)
-    arrays["subjects"] = np.array([SUBJECT] * 2)
-    arrays["records"] = np.array(RECORDS)
     path = f"/v1/models/{MODEL}/contributions"
     headers = {"Idempotency-Key": SENT}
     sent = person.signed(
-        "POST", path, pack(arrays), content_type="application/x-npz", headers=headers
+        "POST", path, pack(hers()), content_type="application/x-npz", headers=headers
     )
     assert sent.status_code == 202, sent.text
     ready.drain()
@@ -97,6 +108,24 @@ def test_nobody_erased_is_found_in_any_byte(erased: Installation) -> None:
     erased.check()
 
 
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+def test_no_byte_confirms_a_guess_of_what_was_sent(
+    erased: Installation, tmp_path: Path
+) -> None:
+    """Whoever guesses rows can compute the stored file, and its digest, without any key."""
+    body = Spool(tmp_path)
+    body.write(pack(hers()))
+    with erased.services.reading() as session:
+        model = session.exec(select(Model)).one()
+        sent = session.exec(select(Contribution.body_digest)).all()
+    with ArtifactStore(tmp_path / "guess", RootSecret(bytes(32))).staged("upload") as file:
+        most = erased.settings.max_upload_bytes
+        parse_rows(body, file, model.config, classes=len(model.classes), max_bytes=most)
+    assert file.digest in sent, "the guess is right"
+    held = stored_bytes(erased)
+    assert not any(form in held for form in (*forms(file.digest), bytes.fromhex(file.digest)))
+
+
 def test_retention_ends(erased: Installation) -> None:
     assert not retention.run(erased.services).removed, "it has only just ended"
     days = erased.settings.model_copy(update={"request_retention_days": 0})
@@ -115,6 +144,26 @@ def test_retention_ends(erased: Installation) -> None:
     assert not retention.run(late).removed
     erased.check()
     assert fsck(erased.services.ledger).ended == 1
+
+
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+def test_a_reader_in_the_way_of_a_retention_run_keeps_no_old_page(ready: Installation) -> None:
+    """The run has no file to destroy, which is what a sweep looked for."""
+    engine = ready.services.engine
+    ready.caller.register_key(keyid="bound", subject=SUBJECT)
+    with engine.begin() as connection:
+        stored = "SELECT subject FROM requester_keys WHERE keyid = 'bound'"
+        sealed: bytes = connection.execute(text(stored)).scalar_one()
+        long_ago = "UPDATE artifacts SET shredded_at = '2020-01-01' WHERE shredded_at > ''"
+        assert connection.execute(text(long_ago)).rowcount
+    assert ready.caller.operator("DELETE", "/v1/keys/bound").is_success
+    with reading(engine).connect() as reader:
+        reader.exec_driver_sql("SELECT 1 FROM requester_keys").close()
+        assert retention.run(ready.services).removed == {"key": 1}
+        sweep.run(ready.services)
+        assert sealed in stored_bytes(ready)
+    sweep.run(ready.services)
+    assert sealed not in stored_bytes(ready)
 
 
 def in_a_column(made: Installation) -> None:

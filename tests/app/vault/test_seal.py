@@ -1,5 +1,8 @@
 import base64
+import signal
 import stat
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -100,6 +103,30 @@ def test_a_master_key_comes_from_the_environment_or_the_file(tmp_path: Path) -> 
     other = base64.b64encode(b"\1" * 32).decode()
     with pytest.raises(MasterKeyError, match="LETHE_MASTER_KEY is not a master key"):
         RootSecret.load(Settings(data_dir=tmp_path, master_key=other))
+
+
+CRASH = """
+import os, resource
+from pathlib import Path
+from app.settings import Settings
+from app.vault.master import RootSecret
+
+_, most = resource.getrlimit(resource.RLIMIT_CORE)
+resource.setrlimit(resource.RLIMIT_CORE, (most, most))
+secret = RootSecret.load(Settings(data_dir=Path.cwd()))
+os.abort()
+"""
+
+
+def test_a_crash_leaves_no_dump_with_the_secret(tmp_path: Path) -> None:
+    """Containers allow dumps of any size, into the working directory, which has the data."""
+    keys = tmp_path / "keys"
+    keys.mkdir()
+    write_roots(keys, [seal_root(create_key(keys / "master.key"), KEY)])
+    path = {"PYTHONPATH": str(Path(__file__).parents[3])}
+    crashed = subprocess.run([sys.executable, "-c", CRASH], cwd=tmp_path, env=path)
+    assert crashed.returncode == -signal.SIGABRT
+    assert [one.name for one in tmp_path.iterdir()] == ["keys"]
 
 
 def test_an_altered_root_opens_nothing() -> None:

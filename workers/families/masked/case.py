@@ -1,8 +1,10 @@
 """The sum of a masked round: unmask its messages and add them to the model's statistics."""
 
-from collections.abc import Iterator, Set
+import secrets
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass
 from hashlib import sha256
+from typing import Any
 
 import numpy as np
 from sqlmodel import Session, col, select
@@ -15,6 +17,7 @@ from app.schemas.rounds import STEPS
 from app.service.desk.people import RecordIdentity
 from app.vault.master import open_tombstone_key
 from lethe import canonical
+from lethe.certificates.evidence import SALT_SIZE
 from lethe.identity import WIDTH, unpack
 from models import ErasureRequest, Job, ModelVersion, Record, RequesterKey, Round
 from models.database.session import rows_in
@@ -111,13 +114,28 @@ def load_case(job: JobContext, session: Session) -> RoundCase:
         before=before,
         state=state,
         counts=(
-            canonical.decode(services.artifacts.get(session, counted.counts_id or ""))
+            decode_counts(services.artifacts.get(session, counted.counts_id or ""))
             if counted
             else [0] * len(model.classes)
         ),
         released=[_released(session, row, request_id) for request_id in row.requests],
         tombstone_key=open_tombstone_key(services.root_secret, model),
     )
+
+
+def encode_counts(counts: Sequence[int]) -> bytes:
+    """Return label counts as canonical JSON, with a salt at the end.
+
+    A certificate has the digest of this file among `purged`. Without a salt whoever reads it
+    could try all counts, and two certificates would tell the label of an erased record.
+    """
+    return canonical.encode([*counts, secrets.token_hex(SALT_SIZE)])
+
+
+def decode_counts(data: bytes) -> list[int]:
+    """Decode the bytes of `encode_counts`; files of before have no salt."""
+    found: list[Any] = canonical.decode(data)
+    return [one for one in found if not isinstance(one, str)]
 
 
 def require_arrived(ledger: Ledger, ref: str, inputs: Set[str]) -> None:

@@ -13,7 +13,6 @@ from app.ledger.transaction import Transaction
 from app.reconcile.model_events import SUMMED
 from app.rounds.steps import close_round
 from app.service.context import Services
-from lethe import canonical
 from models import Model, Round
 from workers.errors import RefusedError
 from workers.families.base import JointUpdate
@@ -22,6 +21,7 @@ from workers.families.masked.case import (
     RoundSum,
     apply_sum,
     counted_round,
+    encode_counts,
     load_case,
     require_arrived,
     unmask_case,
@@ -55,7 +55,7 @@ def run(job: JobContext) -> JointUpdate:
     def finish(tx: Transaction, model: Model) -> None:
         require_arrived(services.ledger, model.ref, case.inputs)
         row = tx.session.get_one(Round, case.row.id)
-        counts = canonical.encode(whole.counts.tolist())
+        counts = encode_counts(whole.counts.tolist())
         row.counts_id = services.artifacts.put(tx.session, "counts", counts).id
         if released:
             sealed = encode_transcript(case.transcript)

@@ -330,8 +330,11 @@ def test_an_auditor_gets_no_capability(ready: Installation) -> None:
 def test_what_is_shredded_one_day_is_kept_by_no_cache(ready: Installation) -> None:
     request = ready.caller.erase_records("r1").json()["id"]
     ready.drain()
+    shown = ready.caller.http.get(f"/v1/requests/{request}")
+    assert shown.json()["scope"]["records"] == ["r1"]
+    assert shown.headers["cache-control"] == "no-store"
     evidence = ready.caller.http.get(f"/v1/requests/{request}/evidence")
-    assert evidence.headers["cache-control"] == "no-store"
+    assert evidence.headers.get_list("cache-control") == ["no-store"]
     assert "etag" not in evidence.headers
     path = f"/v1/models/{MODEL}/versions/2/artifact"
     head = ready.caller.operator("GET", path)

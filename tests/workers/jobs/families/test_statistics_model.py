@@ -4,9 +4,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from sqlmodel import Session, select
+from sqlmodel import Session, col, select
 
-from models import Certificate, ErasureRequest, FeatureBlock, Release
+from models import Artifact, Certificate, ErasureRequest, FeatureBlock, Release
 from models.database.types import utcnow
 from tests.installation import Installation, head, predicate, state
 from tests.remote import Remote
@@ -110,11 +110,16 @@ def test_what_was_answered_is_kept_sealed_and_then_destroyed(
     erase(installation, {"level": "sample", "records": wanted})
     (question,) = remote.asked("c2")
     remote.answer("c2", question["id"], remote.message(wanted))
+    sent = select(Artifact.digest).where(col(Artifact.kind).in_(("release", "upload")))
+    with Session(installation.services.engine) as session:
+        assert any(session.exec(sent))
     installation.drain()
     with Session(installation.services.engine) as session:
         release = session.exec(select(Release)).one()
         assert release.state == "done"
         assert release.upload_id is None
+        # The statistics of one record are the record, and their digest confirms a guess of it.
+        assert set(session.exec(sent)) == {""}
 
 
 BAD_ANSWERS = [

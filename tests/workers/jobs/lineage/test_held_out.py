@@ -13,6 +13,7 @@ import pytest
 from sklearn.metrics import accuracy_score, r2_score
 from sqlmodel import Session, select
 
+from app.backup.reapply import reapply
 from app.ledger.startup import load_issuer
 from app.purge.search import search
 from app.reconcile.fsck.run import fsck
@@ -266,6 +267,14 @@ def test_held_out_rows_that_were_removed_do_not_come_back(installation: Installa
         "(SELECT id FROM kept)",
     )
     assert problems(installation) == {"held-out"}
+    assert len(stored(installation)) == 2
+    services = installation.services
+    with Session(services.engine) as session:  # as after a backup from before the removal
+        assert reapply(session, services.root_secret, services.journal).keys == 1
+        session.commit()
+    (left,) = stored(installation)
+    assert "held0" not in HeldOutRows.read(installation_file(installation, left.id)).records
+    assert problems(installation) == set()
 
 
 def test_a_clients_rows_leave_with_it_and_few_rows_are_not_measured(

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from hashlib import sha256
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 from sqlmodel import Session, col, delete, select
 
 from app.service.desk import people
+from lethe import canonical
 from lethe.identity import parse
 from lethe.log.entries import parse_leaf
 from lethe.signing.keys import generate_key
@@ -24,7 +26,7 @@ from models import (
     Subject,
 )
 from tests.installation import Installation, head, predicate, state
-from tests.small import MODEL
+from tests.small import CLASSES, MODEL
 from tests.workers.secure_sum.client.federation import Masked
 from workers.data.identities import hashed
 
@@ -84,6 +86,19 @@ def test_nothing_of_a_round_can_be_opened_after_its_certificate(learned: Masked)
         assert sorted(kinds) == ["counts", "evidence", "head", "state"]
         assert not set(session.exec(select(Record.record))) & set(wanted)
         assert set(session.exec(select(RoundMember.statement))) == {None}
+
+
+def test_no_certificate_confirms_a_guess_of_label_counts(learned: Masked) -> None:
+    """Of few labels all counts can be tried; those of two versions tell an erased label."""
+    installation = learned.installation
+    request_id = erase_records(installation, learned.owned("c1")[0])
+    here = [learned.rows.clients[i] in FOUR for i in range(len(learned.rows.clients))]
+    counts = np.bincount(learned.rows.labels[here], minlength=CLASSES).tolist()
+    guess = sha256(canonical.encode(counts)).hexdigest()
+    learned.round(*FOUR)
+    assert guess not in predicate(installation, request_id).purged.artifacts
+    with Session(installation.services.engine) as session:
+        assert guess not in session.exec(select(Artifact.digest)).all()
 
 
 def test_erased_and_added_in_one_round(learned: Masked) -> None:
