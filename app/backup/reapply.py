@@ -16,7 +16,6 @@ from sqlmodel import Session, col, select
 from app.ledger.journal import record_model_event
 from app.ledger.sequencer import Ledger
 from app.ledger.transaction import Transaction
-from app.method_audits import numbers
 from app.reconcile.deleted import deleted_in
 from app.reconcile.inputs import HELD_OUT_EVENT, HELD_OUT_KIND
 from app.reconcile.journal import ENDS, committed, of_models, stored_erased
@@ -25,6 +24,7 @@ from app.reconcile.model_events import CLOSED
 from app.reconcile.people import hand_over, rows_if_logged
 from app.service.desk.people import keep_sums
 from app.service.queue import PARKED
+from app.vault.audit_numbers import destroy_numbers
 from app.vault.journal import ErasureJournal, JournalError, Line
 from app.vault.master import RootSecret, open_tombstone_key, record_tag
 from app.vault.wipe import DELETED, is_wiped, wipe
@@ -105,7 +105,7 @@ def reapply(
             done.lost += _clear(session, subjects)
             _quarantine(model, done)
             assert model.id is not None
-            numbers.destroy(session, model.id)  # whose they are, only a worker computes
+            destroy_numbers(session, model.id)  # whose they are, only a worker computes
     sealed = select(Artifact).where(col(Artifact.wrapped_key).is_not(None))
     for artifact in session.exec(sealed).all():
         assert artifact.wrapped_key is not None

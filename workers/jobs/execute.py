@@ -11,7 +11,6 @@ from sqlmodel import Session
 
 from app.ledger.journal import record_model_event
 from app.ledger.transaction import Transaction
-from app.method_audits import numbers
 from app.reconcile.inputs import versions_of, vouched_version
 from app.reconcile.judgement import is_executed
 from app.reconcile.model_events import request_events
@@ -19,6 +18,7 @@ from app.retained_pages import RetainedSet, leaves
 from app.service.context import Services
 from app.service.queue import MEND
 from app.steps import reached
+from app.vault.audit_numbers import destroy_numbers
 from lethe.log.entries import Leaf
 from models import ErasureRequest
 from workers.errors import RefusedError
@@ -174,7 +174,7 @@ def _execute(job: JobContext, members: list[BatchMember]) -> None:
             tx, lease, "verify", draft_id=published.drafts[0], before_id=published.before_id
         )
         if kind.audited:
-            numbers.destroy(tx.session, lease.model_id, audits)
+            destroy_numbers(tx.session, lease.model_id, audits)
 
     services.ledger.transact(effect)
     for job_id, stage in nudges:

@@ -1,4 +1,4 @@
-"""Which audits' numbers may describe records: `app.method_audits.numbers` destroys them."""
+"""Which audits' numbers may describe records: `app.vault.audit_numbers` destroys them."""
 
 from collections.abc import Collection
 

@@ -344,16 +344,35 @@ def test_a_record_put_back_beside_its_tombstone_is_found_and_erased(disaster: Di
 
 def test_numbers_of_audits_that_came_back_with_a_record_go_with_it(disaster: Disaster) -> None:
     """Log-odds of single records, which the erasure had destroyed."""
-    old, three = disaster.old, {"before": "0x1p0", "after": "0x1p1", "retrained": "0x1p2"}
+    old = disaster.old
     put_back(old, tombstone=True)
     with rows(old) as session:
         model_id = session.exec(select(Model.id)).one()
         assert model_id is not None
         for state in ("reported", "running"):
-            audit = {"model_id": model_id, "method": "puf", "parallel": 1, "every_days": 0}
-            session.add(Audit(id=state, state=state, config={}, **audit))
+            session.add(
+                Audit(
+                    id=state,
+                    state=state,
+                    config={},
+                    model_id=model_id,
+                    method="puf",
+                    parallel=1,
+                    every_days=0,
+                )
+            )
             session.flush()
-            session.add(AuditPair(audit_id=state, pair=0, done_at=utcnow(), mac="m", **three))
+            session.add(
+                AuditPair(
+                    audit_id=state,
+                    pair=0,
+                    done_at=utcnow(),
+                    mac="m",
+                    before="0x1p0",
+                    after="0x1p1",
+                    retrained="0x1p2",
+                )
+            )
         session.commit()
     with pytest.MonkeyPatch.context() as patch:
         point_at(old, patch)

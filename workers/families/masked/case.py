@@ -4,7 +4,6 @@ import secrets
 from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import Any
 
 import numpy as np
 from sqlmodel import Session, col, select
@@ -133,9 +132,9 @@ def encode_counts(counts: Sequence[int]) -> bytes:
 
 
 def decode_counts(data: bytes) -> list[int]:
-    """Decode the bytes of `encode_counts`; files of before have no salt."""
-    found: list[Any] = canonical.decode(data)
-    return [one for one in found if not isinstance(one, str)]
+    """Decode the bytes of `encode_counts`."""
+    *counts, _salt = canonical.decode(data)
+    return [int(count) for count in counts]
 
 
 def require_arrived(ledger: Ledger, ref: str, inputs: Set[str]) -> None:

@@ -110,16 +110,16 @@ def test_what_was_answered_is_kept_sealed_and_then_destroyed(
     erase(installation, {"level": "sample", "records": wanted})
     (question,) = remote.asked("c2")
     remote.answer("c2", question["id"], remote.message(wanted))
-    sent = select(Artifact.digest).where(col(Artifact.kind).in_(("release", "upload")))
+    sent = select(col(Artifact.digest)).where(col(Artifact.kind).in_(("release", "upload")))
     with Session(installation.services.engine) as session:
-        assert any(session.exec(sent))
+        assert any(session.exec(sent).all())
     installation.drain()
     with Session(installation.services.engine) as session:
         release = session.exec(select(Release)).one()
         assert release.state == "done"
         assert release.upload_id is None
         # The statistics of one record are the record, and their digest confirms a guess of it.
-        assert set(session.exec(sent)) == {""}
+        assert set(session.exec(sent).all()) == {""}
 
 
 BAD_ANSWERS = [

@@ -21,7 +21,7 @@ _AGAIN = {
 }
 
 
-def destroy(
+def destroy_numbers(
     session: Session, model_id: int, found: Mapping[str, bool] = MappingProxyType({})
 ) -> None:
     """Destroy the numbers of a model's audits, except those that `found` has as of no record.
