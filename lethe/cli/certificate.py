@@ -312,6 +312,12 @@ def get(request_id: UUID, url: str, out: Path | None) -> None:
     except LetheError as error:
         raise DownloadError(f"the answer is not a certificate: {error.detail}") from None
     path = out or Path(f"{statement.predicate.certificate_id}.sigstore.json")
+    if out is None and path.is_file() and path.read_bytes() != data:
+        # The service chooses this name, and nothing is verified yet.
+        raise DownloadError(
+            f"{path} has other bytes, and a certificate never changes: keep it, name a file "
+            "with --out, and verify both"
+        )
     write_out(path, data)
 
 
