@@ -14,7 +14,15 @@ import click
 
 from lethe import canonical
 from lethe.cli.commands import Commands
-from lethe.cli.options import FILE, FOLDER, OUT_FILE, plain, service_url, write_out
+from lethe.cli.options import (
+    FILE,
+    FOLDER,
+    OUT_FILE,
+    escaped,
+    plain,
+    service_url,
+    write_out,
+)
 from lethe.cli.trusted import key_file, trust_root_option, trusted
 from lethe.errors import LetheError
 
@@ -152,7 +160,7 @@ def show(file: Path, as_json: bool) -> None:
 
     bundle, statement = read_certificate(file)
     if as_json:
-        click.echo(bundle.payload)
+        click.echo(escaped(bundle.payload.decode()))
         return
     click.echo("NOT VERIFIED: this is what the file says; see lethe certificate verify.\n")
     print_statement(statement)

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from lethe.client.answers import (
     Progress,
     parse_page,
+    parse_preview,
     parse_problem,
     parse_receipt,
     parse_status,
@@ -238,6 +239,21 @@ def test_the_page_of_a_proxy_is_a_problem_without_a_name() -> None:
     problem = parse_problem(httpx2.Response(502, content=b"<h1>Bad Gateway</h1>"))
     assert (problem.status, problem.slug, problem.title) == (502, "unspecified", "HTTP 502")
     assert "gave no reason" in problem.detail
+
+
+@pytest.mark.parametrize("name", ["", "=1+1", "\x1b[2J", "a b", "a" * 81, "Busy"])
+def test_a_problem_has_a_name_of_the_documented_form_or_none(name: str) -> None:
+    """`lethe drop process` writes it to a table."""
+    problem = parse_problem(httpx2.Response(409, json={"type": f"urn:lethe:problem:{name}"}))
+    assert problem.slug == "unspecified"
+
+
+def test_a_preview_below_what_is_needed_has_a_warning() -> None:
+    """Commands print the first one."""
+    document = {"method": "m", "records": 1, "pairs": 0, "needed": 9, "warnings": ["few"]}
+    assert not parse_preview(answered(document)).certifiable
+    with pytest.raises(AnswerError, match="warnings"):
+        parse_preview(answered({**document, "warnings": []}))
 
 
 def test_a_problem_cannot_paint_the_terminal() -> None:
