@@ -239,8 +239,8 @@ def parse_progress(document: Document) -> Progress | None:
         return None
     return Progress(
         phase=_printable(_typed(progress, "phase", str)),
-        done=_typed(progress, "done", int),
-        total=_typed(progress, "total", int),
+        done=_count(progress, "done"),
+        total=_count(progress, "total"),
         unit=_printable(_typed(progress, "unit", str)),
     )
 
@@ -331,6 +331,12 @@ def _typed(document: Any, name: str, kind: type[T]) -> T:
             f"the service's answer lacks the field {name!r}, or has it with another "
             "type: is the URL right, and the service of this version?"
         )
+    return value
+
+
+def _count(document: Any, name: str) -> int:
+    if not 0 <= (value := _typed(document, name, int)) < 2**63:
+        raise AnswerError(f"the service's answer has no proper count {name!r}")
     return value
 
 

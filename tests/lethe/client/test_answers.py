@@ -13,6 +13,7 @@ from lethe.client.answers import (
     parse_page,
     parse_preview,
     parse_problem,
+    parse_progress,
     parse_receipt,
     parse_status,
     parse_summary,
@@ -246,6 +247,16 @@ def test_a_problem_has_a_name_of_the_documented_form_or_none(name: str) -> None:
     """`lethe drop process` writes it to a table."""
     problem = parse_problem(httpx2.Response(409, json={"type": f"urn:lethe:problem:{name}"}))
     assert problem.slug == "unspecified"
+
+
+@pytest.mark.parametrize("number", [-1, 10**400, 2**63, 1.5, True])
+def test_progress_counts_what_can_be_shown(number: Any) -> None:
+    """A bar divides the two, and floats have a limit."""
+    progress = {"phase": "p", "done": 1, "total": 2, "unit": "u"}
+    assert parse_progress({"progress": progress}) == Progress("p", 1, 2, "u")
+    for name in ("done", "total"):
+        with pytest.raises(AnswerError, match=name):
+            parse_progress({"progress": {**progress, name: number}})
 
 
 def test_a_preview_below_what_is_needed_has_a_warning() -> None:
