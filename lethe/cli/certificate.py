@@ -160,7 +160,9 @@ def show(file: Path, as_json: bool) -> None:
 
     bundle, statement = read_certificate(file)
     if as_json:
-        click.echo(escaped(bundle.payload.decode()))
+        # A file or pipe gets the signed bytes, which RFC 8785 leaves with U+009B.
+        shown = escaped(bundle.payload.decode()) if sys.stdout.isatty() else bundle.payload
+        click.echo(shown)
         return
     click.echo("NOT VERIFIED: this is what the file says; see lethe certificate verify.\n")
     print_statement(statement)

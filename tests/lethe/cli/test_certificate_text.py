@@ -87,7 +87,9 @@ def test_show_prints_what_an_auditor_compares(tmp_path: Path) -> None:
     assert run("show", path, "--json").output.encode() == payload + b"\n"
 
 
-def test_show_as_json_does_not_act_on_a_terminal(tmp_path: Path) -> None:
+def test_show_as_json_does_not_act_on_a_terminal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """RFC 8785 leaves U+009B and bidirectional characters as they are."""
     predicate = contents()[1]
     hidden = replace(predicate.guarantee, statement="\x9b8m\x7f\u202e\U000e0001 δ")
@@ -96,6 +98,8 @@ def test_show_as_json_does_not_act_on_a_terminal(tmp_path: Path) -> None:
     )
     path = tmp_path / "x.sigstore.json"
     path.write_bytes(Office().seal(payload))
+    assert run("show", path, "--json").stdout_bytes == payload + b"\n"
+    monkeypatch.setattr("click.testing._NamedTextIOWrapper.isatty", lambda _: True)
     shown = run("show", path, "--json").output.removesuffix("\n")
     assert shown.isprintable()
     assert "\\u009b8m\\u007f\\u202e\\udb40\\udc01 δ" in shown
