@@ -7,6 +7,7 @@ registry's entry deleted. A crash in between leaves the entry, and the next call
 """
 
 import json
+import re
 import tempfile
 from collections.abc import Mapping, Sequence
 from hashlib import sha256
@@ -18,6 +19,7 @@ from workers.errors import RefusedError
 from workers.libraries import require
 
 EXPERIMENT, FOLDER, ALIAS = "lethe", "model", "current"
+_PUSHED = re.compile(r"model\.[A-Za-z0-9]+(\.sig)?|certificates\.json")  # file names
 # Tags of an MLflow version.
 MODEL, NUMBER, HEAD, CERTIFICATE = (
     f"lethe.{name}" for name in ("model", "version", "head", "certificate")
@@ -75,7 +77,7 @@ class MlflowStore:
         """Delete files, runs and entries of a model's withdrawn versions.
 
         Returns the numbers that MLflow had for them. Raises StillStoredError if the artifact
-        store still has files of one of them.
+        store still has files of one of them, or others beside them.
         """
         numbers = {str(number) for number in withdrawn}
         gone = [one for one in self._versions(ref) if one.tags.get(NUMBER) in numbers]
@@ -89,6 +91,14 @@ class MlflowStore:
                     "experiment: look who made it; nothing was deleted"
                 )
             files = _artifacts(run.info.artifact_uri)
+            for file in files.list_artifacts(FOLDER):
+                # The server says where the files are: it could name any folder here.
+                if file.is_dir or not _PUSHED.fullmatch(file.path.rpartition("/")[2]):
+                    raise StillStoredError(
+                        f"MLflow version {one.version} has {file.path}, that Lethe did not "
+                        "push: look who put it there and delete it, then push again; nothing "
+                        "was deleted"
+                    )
             files.delete_artifacts(FOLDER)
             if left := files.list_artifacts(FOLDER):
                 raise StillStoredError(

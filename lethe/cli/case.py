@@ -129,7 +129,16 @@ def list_cases(
         click.echo(json.dumps(found))
     elif as_csv:
         click.echo(",".join(COLUMNS))
-        write_lines(sys.stdout, found)
+        write_lines(
+            sys.stdout,
+            (
+                {
+                    name: plain(one) if isinstance(one, str) else one
+                    for name, one in item.items()
+                }
+                for item in found
+            ),
+        )
     else:
         _print_queue(found)
         if identity is not None and not found:
@@ -141,13 +150,17 @@ def list_cases(
 def _queue(
     operator: "Client", wanted: Mapping[str, Any], person: Identity | None
 ) -> Iterator[Mapping[str, Any]]:
-    """Yield the items of all pages."""
+    """Yield the items of all pages. Raises AnswerError: a cursor leads back to itself."""
+    from lethe.client.errors import AnswerError
+
     after: dict[str, Any] = {}
     while True:
         page = operator.search_cases({**wanted, **after, "limit": 1000}, person)
         yield from page["items"]
         if page["next"] is None:
             return
+        if page["next"] == after.get("after"):
+            raise AnswerError("the service's list does not end: its cursor leads to itself")
         after = {"after": page["next"]}
 
 

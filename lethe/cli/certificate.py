@@ -14,7 +14,15 @@ import click
 
 from lethe import canonical
 from lethe.cli.commands import Commands
-from lethe.cli.options import FILE, FOLDER, OUT_FILE, plain, service_url, write_out
+from lethe.cli.options import (
+    FILE,
+    FOLDER,
+    OUT_FILE,
+    escaped,
+    plain,
+    service_url,
+    write_out,
+)
 from lethe.cli.trusted import key_file, trust_root_option, trusted
 from lethe.errors import LetheError
 
@@ -152,7 +160,9 @@ def show(file: Path, as_json: bool) -> None:
 
     bundle, statement = read_certificate(file)
     if as_json:
-        click.echo(bundle.payload)
+        # A file or pipe gets the signed bytes, which RFC 8785 leaves with U+009B.
+        shown = escaped(bundle.payload.decode()) if sys.stdout.isatty() else bundle.payload
+        click.echo(shown)
         return
     click.echo("NOT VERIFIED: this is what the file says; see lethe certificate verify.\n")
     print_statement(statement)
@@ -312,6 +322,12 @@ def get(request_id: UUID, url: str, out: Path | None) -> None:
     except LetheError as error:
         raise DownloadError(f"the answer is not a certificate: {error.detail}") from None
     path = out or Path(f"{statement.predicate.certificate_id}.sigstore.json")
+    if out is None and path.is_file() and path.read_bytes() != data:
+        # The service chooses this name, and nothing is verified yet.
+        raise DownloadError(
+            f"{path} has other bytes, and a certificate never changes: keep it, name a file "
+            "with --out, and verify both"
+        )
     write_out(path, data)
 
 

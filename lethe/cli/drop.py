@@ -42,6 +42,7 @@ CASES, PENDING = "cases.csv", "pending.csv"
 WORDS = {EXEMPTED: "exempted", DELETED: "deleted", NOT_FOUND: "not found"}
 # A line of cases.csv: work item, case and, once it is final, status. Others were truncated.
 _NOTED = re.compile(r"([0-9A-Za-z]{12}),([0-9a-f-]{36}(?:,[0-9])?)")
+_REF = re.compile(r"[0-9a-f-]{36}")
 Kinds = Mapping[str, str]
 
 
@@ -184,8 +185,17 @@ def _one(
             raise
         return None, error.slug
     # If this is lost, the next run opens a second case, which follows the first one's requests.
-    _note(opened, known, row.item, case["ref"])
+    _note(opened, known, row.item, _checked(case["ref"]))
     return _one(operator, person, name, row, known, opened)
+
+
+def _checked(ref: object) -> str:
+    """Return a case's reference. Raises AnswerError: it could add a line of its own."""
+    from lethe.client.errors import AnswerError
+
+    if not isinstance(ref, str) or not _REF.fullmatch(ref):
+        raise AnswerError("the service's answer has an invalid reference of a case")
+    return ref
 
 
 def _ref(known: Mapping[str, str], item: str) -> str:

@@ -1,6 +1,7 @@
 """Options shared by commands of `lethe.cli`, `app.cli` and `workers.cli`."""
 
 import json
+import re
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib.util import find_spec
@@ -185,6 +186,14 @@ def write_out(path: Path, data: bytes) -> None:
 def plain(text: str) -> str:
     """Replace characters that a terminal would interpret: a text or file is untrusted."""
     return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
+
+
+def escaped(document: str) -> str:
+    """Return JSON with `plain`'s characters as escapes, which leave its value as it is."""
+    return "".join(
+        c if c.isprintable() else re.sub("....", r"\\u\g<0>", c.encode("utf-16-be").hex())
+        for c in document
+    )
 
 
 def count(number: int, noun: str) -> str:

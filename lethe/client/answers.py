@@ -2,6 +2,7 @@
 
 import base64
 import binascii
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -13,6 +14,7 @@ from lethe import canonical
 from lethe.client.errors import AnswerError, ProblemError
 
 PROBLEM_PREFIX = "urn:lethe:problem:"
+_KIND = re.compile(PROBLEM_PREFIX + "[a-z][a-z0-9-]{0,79}")
 FINAL_STATES = frozenset({"certified", "refused", "withdrawn", "failed"})
 Document = Mapping[str, Any]
 T = TypeVar("T")
@@ -173,7 +175,7 @@ def parse_receipt(response: httpx2.Response) -> Receipt:
 def parse_preview(response: httpx2.Response) -> Preview:
     """Parse the answer to POST /v1/requests/preview. Raises AnswerError."""
     document = parse_object(response)
-    return Preview(
+    preview = Preview(
         method=_typed(document, "method", str),
         records=_typed(document, "records", int),
         pairs=_typed(document, "pairs", int),
@@ -181,6 +183,9 @@ def parse_preview(response: httpx2.Response) -> Preview:
         warnings=_warnings(document),
         document=document,
     )
+    if not preview.certifiable and not preview.warnings:
+        raise AnswerError("the service's answer has no warnings, and too few pairs")
+    return preview
 
 
 def parse_status(response: httpx2.Response) -> RequestStatus:
@@ -234,8 +239,8 @@ def parse_progress(document: Document) -> Progress | None:
         return None
     return Progress(
         phase=_printable(_typed(progress, "phase", str)),
-        done=_typed(progress, "done", int),
-        total=_typed(progress, "total", int),
+        done=_count(progress, "done"),
+        total=_count(progress, "total"),
         unit=_printable(_typed(progress, "unit", str)),
     )
 
@@ -286,7 +291,7 @@ def parse_problem(response: httpx2.Response) -> ProblemError:
     except AnswerError:
         document = {}
     kind, title, detail = (document.get(name) for name in ("type", "title", "detail"))
-    named = isinstance(kind, str) and kind.startswith(PROBLEM_PREFIX)
+    named = isinstance(kind, str) and _KIND.fullmatch(kind)
     return ProblemError(
         response.status_code,
         str(kind).removeprefix(PROBLEM_PREFIX) if named else "unspecified",
@@ -326,6 +331,12 @@ def _typed(document: Any, name: str, kind: type[T]) -> T:
             f"the service's answer lacks the field {name!r}, or has it with another "
             "type: is the URL right, and the service of this version?"
         )
+    return value
+
+
+def _count(document: Any, name: str) -> int:
+    if not 0 <= (value := _typed(document, name, int)) < 2**63:
+        raise AnswerError(f"the service's answer has no proper count {name!r}")
     return value
 
 

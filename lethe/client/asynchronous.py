@@ -143,6 +143,7 @@ class AsyncClient:
                         reader.add(chunk)
                     raise parse_problem(reader.whole())
                 check_coding(response)
+                response.encoding = "utf-8"  # of every event stream; not the service's choice
                 async for text in response.aiter_text():
                     for event in parser.feed(text):
                         yield event

@@ -96,10 +96,10 @@ def scope_of(
     return {"level": "subject", "subject": subject}
 
 
-def request(request_id: str, part: str = "", accept: str = JSON) -> Call:
+def request(request_id: str, part: str = "", accept: str = JSON, most: int = ANSWER) -> Call:
     """GET a request or a part of it, such as "/certificate"."""
     path = _path("v1", "requests", request_id) + part
-    return Call("GET", path, headers={"Accept": accept}, most=FILE if part else ANSWER)
+    return Call("GET", path, headers={"Accept": accept}, most=most)
 
 
 def follow(request_id: str, after: int | None) -> Call:
@@ -196,14 +196,15 @@ def revoke_key(keyid: str) -> Call:
     return Call("DELETE", _path("v1", "keys", keyid), "token")
 
 
-def operator_get(*segments: str, query: Query | None = None, accept: str = JSON) -> Call:
+def operator_get(
+    *segments: str, query: Query | None = None, accept: str = JSON, most: int = ANSWER
+) -> Call:
     """GET data that only an operator or auditor may read. A None in the query is left out."""
     pairs = tuple(
         (name, str(value).lower() if isinstance(value, bool) else str(value))
         for name, value in (query or {}).items()
         if value is not None
     )
-    most = ANSWER if accept == JSON else FILE
     return Call("GET", _path("v1", *segments), "token", pairs, {"Accept": accept}, most=most)
 
 

@@ -9,7 +9,7 @@ here.
 from dataclasses import dataclass, field
 from typing import Any
 
-from lethe.canonical import parse_base64
+from lethe.canonical import parse_base64, parse_decimal
 from lethe.client.answers import Document
 from lethe.client.calls import Call
 from lethe.client.errors import AnswerError
@@ -172,7 +172,7 @@ class EntryReading:
         self._done = self._next >= end
 
     def _take_matches(
-        self, entries: list[LoggedEntry], hashes: list[tuple[bytes, ...]], following: str | None
+        self, entries: list[LoggedEntry], hashes: list[tuple[bytes, ...]], following: object
     ) -> None:
         assert self._head is not None
         size, root = self._head.size, self._head.root
@@ -183,7 +183,22 @@ class EntryReading:
             self._next = one.index + 1
             if one.index < self._end(self._head):
                 self._found.append(one)
-        self._done = following is None or not entries or self._next >= self._end(self._head)
+        end = self._end(self._head)
+        if following is not None and not entries:
+            self._next = self._after(following)
+        self._done = following is None or self._next >= end
+
+    def _after(self, cursor: object) -> int:
+        """Return the entry after the last one that the service examined without a match."""
+        try:
+            if not isinstance(cursor, str):
+                raise TypeError
+            found = parse_decimal(cursor, 2**53) + 1
+        except (TypeError, ValueError):
+            found = 0
+        if found <= self._next:
+            raise AnswerError("the service's list does not end: its cursor leads nowhere")
+        return found
 
 
 def _entry(item: Any) -> LoggedEntry:

@@ -169,7 +169,7 @@ class Operations(Core):
 
     def evidence(self, request_id: str) -> Conversation[bytes]:
         """Return the evidence whose digest the certificate names."""
-        return self.content(calls.request(request_id, "/evidence"))
+        return self.content(calls.request(request_id, "/evidence", most=calls.FILE))
 
     def contribute(
         self, model: str, npz: bytes, *, add_back: bool = False
@@ -260,7 +260,8 @@ class Operations(Core):
 
     def audit_file(self, audit_id: str, part: str) -> Conversation[bytes]:
         """Return an audit's "report" or its "statistics"."""
-        return self.content(calls.operator_get("audits", audit_id, part, accept="*/*"))
+        call = calls.operator_get("audits", audit_id, part, accept="*/*", most=calls.FILE)
+        return self.content(call)
 
     def period_report(
         self, first: str, last: str, form: str = "json", language: str = "en"
@@ -468,7 +469,7 @@ class Operations(Core):
     def artifact(self, ref: str, number: int | Literal["current"]) -> Conversation[bytes]:
         """Return a version's file as it was certified. If it was withdrawn: problem 410."""
         path = ("models", ref, "versions", str(number), "artifact")
-        return self.content(calls.operator_get(*path, accept="*/*"))
+        return self.content(calls.operator_get(*path, accept="*/*", most=calls.FILE))
 
     def model_signature(
         self, ref: str, number: int | Literal["current"]

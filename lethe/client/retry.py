@@ -65,7 +65,7 @@ def parse_retry_after(value: str | None, now: datetime) -> float | None:
         return float(value)
     try:
         at = parsedate_to_datetime(value)
-    except ValueError:
+    except (ValueError, OverflowError):  # the latter for a year or zone of many digits
         return None
     if at.tzinfo is None:  # "-0000": UTC of unknown origin
         at = at.replace(tzinfo=UTC)

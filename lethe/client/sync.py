@@ -163,6 +163,7 @@ class Client:
                         reader.add(chunk)
                     raise parse_problem(reader.whole())
                 check_coding(response)
+                response.encoding = "utf-8"  # of every event stream; not the service's choice
                 for text in response.iter_text():
                     yield from parser.feed(text)
         except httpx2.HTTPError as error:

@@ -107,6 +107,6 @@ try {
   process.exitCode = await main();
 } catch (error) {
   if (!(error instanceof Refused || error instanceof Unsupported || error.code)) throw error;
-  console.error(`Error: ${error.message}`);
+  console.error(`Error: ${plain(error.message)}`);
   process.exitCode = 2;
 }

@@ -111,7 +111,10 @@ def roster(keys: tuple[str, ...]) -> None:
 )
 @table_options(sql=False)
 @click.option("--round", "round_id", help="Id of the round. Default: your open round.")
-@click.option("--model", help="Only a round of this model.")
+@click.option(
+    "--model",
+    help="Only a round of this model. Default: of those in your record, or any if it has none.",
+)
 @click.option(
     "--record",
     "record_file",
@@ -201,6 +204,7 @@ def join(
                 least=Least(least_contributors, least_rows),
                 adopt=adopt_held,
                 few_left=allow_few_left,
+                model=model,
                 say=lambda text: click.echo(text, err=True),
             )
             ended = joining.run(timeout=timeout)
@@ -212,7 +216,8 @@ def join(
 
 
 def _show(document: Mapping[str, Any]) -> None:
-    click.echo(json.dumps(dict(document), indent=1, sort_keys=True, ensure_ascii=False))
+    # Escaped: what JSON leaves as it is, such as U+009B, would act on a terminal.
+    click.echo(json.dumps(dict(document), indent=1, sort_keys=True))
 
 
 def _operator(url: str, token: str) -> "RoundClient":

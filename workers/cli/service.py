@@ -116,7 +116,7 @@ def wait_until_ready(
             begun = True
             time.sleep(0.2)
         if begun and not waiting.live:
-            waiting.tell(state["state"])
+            waiting.tell(plain(str(state["state"])))
     if state["state"] == "quarantined":
         raise click.ClickException(plain(str(state["failure"])))
     if state["state"] != "ready":

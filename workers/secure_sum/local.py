@@ -21,12 +21,14 @@ from workers.errors import ExactnessError, RefusedError
 from workers.methods.ridge.sketches.kinds import compress
 from workers.methods.ridge.statistics.message import Message, summarise, with_factor
 from workers.methods.ridge.statistics.quantiser import Quantiser
+from workers.secure_sum.plan import MAX_CLASSES, MAX_DIMENSION
 from workers.secure_sum.wire import Envelope, Form, pack_message
 
 if TYPE_CHECKING:
     from workers.data.tables.labelled import Roles
 
-COMPUTED = ("identity", "random-relu")  # extractors without files
+RANDOM = "random-relu"
+COMPUTED = ("identity", RANDOM)  # extractors without files
 NEEDED = ("features", "labels", "clients", "records")
 
 
@@ -189,6 +191,36 @@ def parse_rows(data: bytes, *, people: bool = False) -> LocalRows:
     )
 
 
+def check_description(manifest: Mapping[str, Any]) -> None:
+    """Raise RefusedError unless a service's description of a model has what sums need.
+
+    The service chooses the sizes of what is allocated here: bound them.
+    """
+    bits, exponents = manifest.get("bits"), manifest.get("exponents")
+    classes, extractor = manifest.get("classes"), manifest.get("extractor")
+    if type(bits) is not int:
+        raise RefusedError("the service describes a model without a width in bits")
+    if not _are(exponents, int, MAX_DIMENSION) or not _are(classes, str, MAX_CLASSES):
+        raise RefusedError(
+            "the service describes a model without exponents or classes, or with more than "
+            f"{MAX_DIMENSION:,} columns or {MAX_CLASSES:,} classes"
+        )
+    named = extractor if isinstance(extractor, dict) else {}
+    parameters = named.get("parameters", {})
+    texts = [named.get("id"), named.get("digest")]
+    if not isinstance(parameters, dict) or not _are([*texts, *parameters.values()], str, 100):
+        raise RefusedError("the service describes a model without an extractor")
+
+
+def _are(found: object, kind: type, most: int) -> bool:
+    """Return whether this is a list of 1 to `most` values of exactly one type."""
+    return (
+        isinstance(found, list)
+        and 1 <= len(found) <= most
+        and all(type(one) is kind for one in found)
+    )
+
+
 def with_features(
     rows: LocalRows, manifest: Mapping[str, Any], named: Described | None
 ) -> LocalRows:
@@ -196,8 +228,9 @@ def with_features(
 
     named: the extractor that made the rows' features, according to their file; without one
     the features are the extractor's inputs. Raises RefusedError if another extractor made
-    them, or the extractor needs its files.
+    them, the extractor needs its files, or the description is none.
     """
+    check_description(manifest)
     wanted = manifest["extractor"]
     source: Extractor = named or Identity(rows.features.shape[1])
     if source.digest == wanted["digest"]:
@@ -207,7 +240,15 @@ def with_features(
             f"the model reads features of {wanted['id']}, digest {wanted['digest']}: make "
             "them with `lethe features extract`"
         )
-    extractor = registry.get(wanted["id"], wanted["parameters"], digest=wanted["digest"])
+    inputs, outputs = rows.features.shape[1], len(manifest["exponents"])
+    parameters = wanted.get("parameters", {})
+    shape = {"inputs": str(inputs), "outputs": str(outputs)}
+    if wanted["id"] == RANDOM and not shape.items() <= parameters.items():
+        raise RefusedError(
+            f"the service describes random features of another size than {inputs} inputs, as "
+            f"these rows have, and {outputs} outputs, as the model has"
+        )
+    extractor = registry.get(wanted["id"], parameters, digest=wanted["digest"])
     return replace(rows, features=extractor.extract(rows.features))
 
 

@@ -13,6 +13,7 @@ from workers.secure_sum.spelling import spell
 MAX_MEMBERS = 100
 MAX_DIMENSION, MAX_CLASSES = 10_000, 10_000
 _NAME = re.compile(r"[A-Za-z0-9._:@-]{1,128}")  # a keyid
+_MODEL = re.compile(r"[a-z0-9][a-z0-9._-]{0,79}")
 _ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
@@ -56,6 +57,8 @@ class RoundPlan:
             raise PlanError("a round must ask for at least one contributor and one row")
         if not _ID.fullmatch(self.round_id):
             raise PlanError("a round's id must be a UUID in lower case")
+        if not _MODEL.fullmatch(self.model):
+            raise PlanError("model must be a model's reference, such as wards")
         if not re.fullmatch(r"[0-9a-f]{64}", self.configuration) or self.version < 0:
             raise PlanError(
                 "configuration must be a SHA-256 in lower-case hex, and version 0 or more"

@@ -1,5 +1,6 @@
 """`lethe case` against a service that answers what it likes."""
 
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -8,8 +9,13 @@ import pytest
 from click.testing import CliRunner, Result
 
 from lethe.cli.case import case
+from lethe.cli.drop import _one
+from lethe.cli.drop import _person as drop_person
 from lethe.client import Client
 from lethe.client.errors import AnswerError
+from lethe.identity import Identity
+from lethe.protocols.drop_lists import Row
+from lethe.report.queue import COLUMNS
 from tests.lethe.cli.test_webhook import BASE, TOKEN
 
 REF = "0b5d1c1e-6a4e-4b52-9d39-0d5a6c6d2f11"
@@ -56,3 +62,73 @@ def test_a_service_chooses_no_folder(models: list[Any], tmp_path: Path, name: An
     refused = summary(tmp_path)
     assert isinstance(refused.exception, AnswerError)
     assert {path.name for path in tmp_path.rglob("*")} == {"answer.json", "made"}
+
+
+LINE: dict[str, Any] = {
+    **dict.fromkeys(COLUMNS, "x"),
+    "model": "=1+1",
+    "requester": "\x1b[2J\x9b8m\u202e",
+    "days_left": -1,
+}
+
+
+@pytest.fixture
+def queue(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    """The pages of the queue; the last one is answered again and again."""
+    pages: list[dict[str, Any]] = []
+
+    def answer(request: httpx2.Request) -> httpx2.Response:
+        page = pages[0]
+        if len(pages) > 1:
+            del pages[0]
+        return httpx2.Response(200, json=page)
+
+    class Inside(Client):
+        def __init__(self, base: str, **options: Any) -> None:
+            super().__init__(base, transport=httpx2.MockTransport(answer), **options)
+
+    monkeypatch.setattr("lethe.client.Client", Inside)
+    return pages
+
+
+def listed(*words: str) -> Result:
+    environment = {"LETHE_URL": BASE, "LETHE_TOKEN": TOKEN}
+    return CliRunner().invoke(case, ["list", *words], env=environment)
+
+
+def test_the_queue_as_csv_does_not_act_on_a_terminal(queue: list[dict[str, Any]]) -> None:
+    queue.append({"items": [LINE], "next": None})
+    found = listed("--csv")
+    assert found.exit_code == 0, found.output
+    line = found.output.splitlines()[1]
+    assert line.isprintable()
+    assert "'=1+1" in line
+    assert ",-1," in line
+
+
+def test_a_queue_whose_cursor_leads_to_itself_is_refused(queue: list[dict[str, Any]]) -> None:
+    queue += [{"items": [LINE], "next": "a"}] * 3
+    assert isinstance(listed("--json").exception, AnswerError)
+
+
+class Careless:
+    """A service that opens a case with any reference."""
+
+    def __init__(self, ref: Any) -> None:
+        self.ref = ref
+
+    def find_person(self, person: Identity) -> list[dict[str, Any]]:
+        return [{"model": "m", "records": ["r"], "held_out": [], "erased": 0, "uncertified": 0}]
+
+    def open_case(self, person: Identity, ticket: str, **_: Any) -> dict[str, Any]:
+        return {"ref": self.ref}
+
+
+@pytest.mark.parametrize("ref", [f"{REF}\nABCDEFGHIJKL,{REF},1", "=1+1", "é", 7])
+def test_a_service_adds_no_line_to_what_a_deletion_list_noted(ref: Any) -> None:
+    """`cases.csv` is believed by the next run: this line would end another work item."""
+    known: dict[str, str] = {}
+    opened, row = StringIO(), Row("0123456789ab", bytes(32))
+    with pytest.raises(AnswerError, match="reference"):
+        _one(Careless(ref), drop_person("email", row), "Email", row, known, opened)  # type: ignore[arg-type]
+    assert (known, opened.getvalue()) == ({}, "")

@@ -78,6 +78,23 @@ def test_get_writes_the_file_as_it_came(
     assert accept.startswith("application/vnd.dev.sigstore.bundle.v0.3+json")
 
 
+def test_get_replaces_no_other_certificate_of_this_id(
+    service: Service, certified: Certified, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The service names the file, so it could replace what convicts it."""
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / f"{CERTIFICATE_ID}.sigstore.json"
+    path.write_bytes(b"an earlier one")
+    service.answer = (200, certified.bundle)
+    result = get(service)
+    assert isinstance(result.exception, DownloadError)
+    assert "has other bytes" in result.exception.detail
+    assert path.read_bytes() == b"an earlier one"
+    assert get(service, "--out", path).exit_code == 0
+    assert get(service).exit_code == 0
+    assert path.read_bytes() == certified.bundle
+
+
 PROBLEM = json.dumps({"title": "Not found", "detail": "no such request\x1b[2J"}).encode()
 REFUSED: dict[str, tuple[int, bytes, str]] = {
     "404 with a problem": (404, PROBLEM, "answered 404: Not found: no such request\ufffd"),

@@ -1,5 +1,6 @@
 """What `lethe certificate show` prints of a file, and that it verified nothing."""
 
+import json
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -7,6 +8,7 @@ from typing import Any, get_args
 
 import pytest
 
+from lethe import canonical
 from lethe.catalogue import GuaranteeClass
 from lethe.certificates.errors import ShapeError
 from lethe.certificates.statement import (
@@ -83,6 +85,25 @@ def test_show_prints_what_an_auditor_compares(tmp_path: Path) -> None:
     ):
         assert line in lines
     assert run("show", path, "--json").output.encode() == payload + b"\n"
+
+
+def test_show_as_json_does_not_act_on_a_terminal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """RFC 8785 leaves U+009B and bidirectional characters as they are."""
+    predicate = contents()[1]
+    hidden = replace(predicate.guarantee, statement="\x9b8m\x7f\u202e\U000e0001 δ")
+    payload = build_statement(
+        [Subject("x", digest_of(MODEL))], replace(predicate, guarantee=hidden)
+    )
+    path = tmp_path / "x.sigstore.json"
+    path.write_bytes(Office().seal(payload))
+    assert run("show", path, "--json").stdout_bytes == payload + b"\n"
+    monkeypatch.setattr("click.testing._NamedTextIOWrapper.isatty", lambda _: True)
+    shown = run("show", path, "--json").output.removesuffix("\n")
+    assert shown.isprintable()
+    assert "\\u009b8m\\u007f\\u202e\\udb40\\udc01 δ" in shown
+    assert canonical.encode(json.loads(shown)) == payload
 
 
 def test_show_as_json_of_something_else_is_a_named_error(tmp_path: Path) -> None:

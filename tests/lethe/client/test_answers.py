@@ -11,7 +11,9 @@ from hypothesis import strategies as st
 from lethe.client.answers import (
     Progress,
     parse_page,
+    parse_preview,
     parse_problem,
+    parse_progress,
     parse_receipt,
     parse_status,
     parse_summary,
@@ -238,6 +240,31 @@ def test_the_page_of_a_proxy_is_a_problem_without_a_name() -> None:
     problem = parse_problem(httpx2.Response(502, content=b"<h1>Bad Gateway</h1>"))
     assert (problem.status, problem.slug, problem.title) == (502, "unspecified", "HTTP 502")
     assert "gave no reason" in problem.detail
+
+
+@pytest.mark.parametrize("name", ["", "=1+1", "\x1b[2J", "a b", "a" * 81, "Busy"])
+def test_a_problem_has_a_name_of_the_documented_form_or_none(name: str) -> None:
+    """`lethe drop process` writes it to a table."""
+    problem = parse_problem(httpx2.Response(409, json={"type": f"urn:lethe:problem:{name}"}))
+    assert problem.slug == "unspecified"
+
+
+@pytest.mark.parametrize("number", [-1, 10**400, 2**63, 1.5, True])
+def test_progress_counts_what_can_be_shown(number: Any) -> None:
+    """A bar divides the two, and floats have a limit."""
+    progress = {"phase": "p", "done": 1, "total": 2, "unit": "u"}
+    assert parse_progress({"progress": progress}) == Progress("p", 1, 2, "u")
+    for name in ("done", "total"):
+        with pytest.raises(AnswerError, match=name):
+            parse_progress({"progress": {**progress, name: number}})
+
+
+def test_a_preview_below_what_is_needed_has_a_warning() -> None:
+    """Commands print the first one."""
+    document = {"method": "m", "records": 1, "pairs": 0, "needed": 9, "warnings": ["few"]}
+    assert not parse_preview(answered(document)).certifiable
+    with pytest.raises(AnswerError, match="warnings"):
+        parse_preview(answered({**document, "warnings": []}))
 
 
 def test_a_problem_cannot_paint_the_terminal() -> None:

@@ -46,6 +46,23 @@ def test_an_endless_answer_is_refused(status: int, most: int) -> None:
     assert body.taken <= most + CHUNK
 
 
+def test_only_evidence_models_and_statistics_may_be_larger() -> None:
+    body = Endless()
+    transport = httpx2.MockTransport(answering(200, body))
+    reads: list[Callable[[Client], bytes]] = [
+        lambda client: client.certificate("x"),
+        lambda client: client.case_summary("x"),
+        lambda client: client.model_signature("x", 1),
+        lambda client: client.period_report("2026-01-01", "2026-12-31"),
+    ]
+    with Client(BASE, token="t", transport=transport) as client:
+        for read in reads:
+            body.taken = 0
+            with pytest.raises(AnswerError, match="more than"):
+                read(client)
+            assert body.taken <= ANSWER + CHUNK
+
+
 def test_an_endless_answer_is_refused_without_threads_too() -> None:
     body = Endless()
 

@@ -80,6 +80,35 @@ def test_a_filters_answer_is_proven_entry_by_entry_and_not_complete() -> None:
     assert indexes(read(LogService(history(23), page=2), 4, 11, wanted=MODELS)) == [5, 8, 11]
 
 
+def test_an_empty_page_that_has_a_next_one_is_not_the_end() -> None:
+    """The service examines a number of entries for a page, and may find no match among them."""
+
+    def examine_few(answer: dict[str, Any]) -> None:
+        asked = httpx2.URL(service.seen[-1]).params
+        end = int(asked.get("after", "-1")) + 3
+        answer["items"] = [one for one in answer["items"] if one["log_index"] <= end]
+        answer["next"] = str(end) if end < 22 else None
+
+    rare = EntryFilter(ref="small", event="model.version")
+    entries = [*history(2), *history(60)[:2] * 10, history(3)[2]]
+    service = LogService(entries, change=examine_few)
+    assert indexes(read(service, wanted=rare)) == [22]
+
+
+@pytest.mark.parametrize("cursor", ["0", "22", "-1", "x", "9" * 5000, "²", 7, True])
+def test_a_cursor_that_leads_nowhere_is_refused(cursor: Any) -> None:
+    def stay(answer: dict[str, Any]) -> None:
+        answer |= {"items": [], "next": cursor}
+
+    service = LogService(history(23), change=stay)
+    if cursor == "22":  # the last entry
+        assert indexes(read(service, 5, wanted=MODELS)) == []
+    else:
+        with pytest.raises(AnswerError, match="cursor"):
+            read(service, 5, wanted=MODELS)
+    assert len(service.seen) == 1
+
+
 def test_with_prove_the_range_is_read_whole_and_filtered_here() -> None:
     service = LogService(history(23), page=4)
     wanted = EntryFilter(ref=ref_of(1), event="request.received")

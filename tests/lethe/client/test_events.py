@@ -61,6 +61,14 @@ def lost(request: httpx2.Request) -> httpx2.Response:
     raise httpx2.ReadError("gone")
 
 
+@pytest.mark.parametrize("charset", ["zlib", "idna", "punycode", "rot13", "utf-16"])
+def test_a_stream_is_utf_8_whatever_the_service_calls_it(charset: str) -> None:
+    """Python's other decoders raise what no caller expects, or take quadratic time."""
+    headers = {"content-type": f"text/event-stream; charset={charset}"}
+    found = read(lambda _: httpx2.Response(200, content=STREAM.encode(), headers=headers))
+    assert [one.kind for one in found] == ["history", "end"]
+
+
 WRONG: list[tuple[str, Answer, type[Exception]]] = [
     ("refused", refusing, ProblemError),
     ("lost", lost, UnreachableError),

@@ -70,6 +70,8 @@ def test_which_refusals_are_worth_another_attempt(
         ("Wed, 02 Dec 2026 08:00:30 -0000", 30.0),
         ("Wed, 02 Dec 2026 10:00:30 +0200", 30.0),
         ("Wed, 99 Dec 2026 08:00:30 GMT", None),
+        (f"Wed, 02 Dec {'9' * 20} 08:00:30 GMT", None),
+        (f"Wed, 02 Dec 2026 08:00:30 +{'9' * 20}", None),
     ],
 )
 def test_retry_after_is_read_strictly(value: str, want: float | None) -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from lethe.certificates.statement import CheckPart
 from lethe.certificates.verify import verify, verify_certificate
+from lethe.log.note import NoteSigner
 from lethe.log.policy import parse_policy
 from tests.lethe.certificates.build import Office, log_signer
 from tests.lethe.certificates.test_trust_root import Published
@@ -25,6 +26,7 @@ from tests.lethe.certificates.test_verify import (
     note,
 )
 from tests.lethe.cli.certificates import run_as_main
+from tests.lethe.log.logs import SIGNER
 from tests.lethe.log.vectors import ROOT
 from tests.lethe.web.second import NODE, needs_node
 
@@ -191,3 +193,12 @@ def test_a_trust_root_stands_in_for_both_keys(written: Path) -> None:
     (written / "root.json").write_bytes(b"{}")
     broken = run(written / "certificate", "--trust-root", written / "root.json")
     assert broken.returncode == 2
+
+
+def test_a_name_in_an_error_does_not_act_on_a_terminal(written: Path) -> None:
+    signer = NoteSigner("log.example\x9b8m", SIGNER.key)
+    (written / "keys/log.vkey").write_text(f"{signer.verifier.vkey}\n")
+    (written / "keys/log-mldsa.vkey").write_text(f"{signer.verifier.vkey}\n")
+    done = run(*files(written))
+    assert done.returncode == 2
+    assert done.stderr == "Error: this is not an ML-DSA-44 key of log.example\ufffd8m\n"

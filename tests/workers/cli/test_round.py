@@ -72,3 +72,23 @@ def test_data_that_is_no_data(files: Path) -> None:
     given += ["--roster", f"{files}/roster.json", "--data", f"{files}/bad.npz"]
     done = CliRunner().invoke(round_, ["join", *given])
     assert isinstance(done.exception, LetheError)
+
+
+def test_what_a_service_says_of_a_round_does_not_act_on_a_terminal(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Service:
+        def __enter__(self) -> "Service":
+            return self
+
+        def __exit__(self, *_: object) -> None:
+            pass
+
+        def round(self, round_id: str) -> dict[str, str]:
+            return {"reason": "\x9b8m hidden\u202e"}
+
+    monkeypatch.setattr("workers.cli.round._operator", lambda url, token: Service())
+    shown = CliRunner().invoke(round_, ["status", "--url", "http://x", "--token", "t", "r"])
+    assert shown.exit_code == 0, shown.output
+    assert json.loads(shown.output) == {"reason": "\x9b8m hidden\u202e"}
+    assert shown.output.replace("\n", "").isprintable()

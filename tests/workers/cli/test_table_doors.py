@@ -16,7 +16,9 @@ from lethe.identity import COLUMN, digests, pack
 from lethe.signing.keys import generate_key, private_pem
 from tests.workers.cli.models.registering import Service, register, said
 from workers.cli.client import client
+from workers.cli.errors import UnusableError
 from workers.cli.features import features
+from workers.data.extractors import registry
 from workers.data.extractors.identity import Identity
 from workers.data.npz import load_npz
 from workers.secure_sum.local import load_rows
@@ -90,6 +92,48 @@ def test_a_contribution_has_the_numbers_of_the_models_classes(
         assert sent["features"][:, 0].tolist() == COLUMNS["f_a"]
         assert sent[COLUMN + "email"][3].tobytes() == pack(digests("email", "p3@example.org"))
     assert b"example.org" not in provider.sent[0]
+
+
+RANDOM: dict[str, Any] = {
+    "id": "random-relu",
+    "digest": "0" * 64,
+    "parameters": {"inputs": "2", "outputs": "1000000000", "scale": "1.0", "seed": "0"},
+}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"extractor": RANDOM},
+        {"extractor": {**RANDOM, "parameters": {**RANDOM["parameters"], "outputs": "2"}}},
+        {"extractor": {**RANDOM, "parameters": 7}},
+        {"extractor": None},
+        {"exponents": [0] * 10_001},
+        {"exponents": ["0", "0"]},
+        {"exponents": [True, 0]},
+        {"classes": [str(place) for place in range(10_001)]},
+        {"classes": "blue red"},
+        {"bits": "16"},
+    ],
+)
+def test_what_a_service_describes_takes_no_memory_of_its_choice(
+    table: Path, monkeypatch: pytest.MonkeyPatch, change: dict[str, Any]
+) -> None:
+    """Random features are drawn, and sums allocated, in the sizes of the description."""
+
+    class Lying(Provider):
+        def manifest(self, ref: str) -> dict[str, Any]:
+            known = super().manifest(ref)
+            if isinstance(found := change.get("extractor"), dict) and found is not RANDOM:
+                known["exponents"] = [0] * 3  # the extractor has two columns
+            return {**known, **change}
+
+    monkeypatch.setattr(registry, "get", lambda *_, **__: pytest.fail("it was built"))
+    provider = Lying("statistics")
+    result = contribute(monkeypatch, provider, table, *WORDS)
+    assert isinstance(result.exception, UnusableError), result.exception
+    assert "the service describes" in result.exception.detail
+    assert provider.sent == []
 
 
 class Tables(Provider):

@@ -134,7 +134,7 @@ def is_tensors(file: bytes) -> bool:
     header = file[8 : 8 + int.from_bytes(file[:8], "little")]
     try:
         return isinstance(json.loads(header), dict)
-    except ValueError:
+    except (ValueError, RecursionError):
         return False
 
 
@@ -144,13 +144,15 @@ def fetch(
     """Return a version as the service shows it, its file and the file's signature.
 
     Raises:
-        UnusableError: The file does not have the version's digest.
+        UnusableError: It is another version, or the file does not have its digest.
         ProblemError: There is no such version, or it was withdrawn.
     """
     from workers.cli.errors import UnusableError
 
     version = operator.version(ref, named)
-    number = int(version["number"])
+    number = version["number"]
+    if type(number) is not int or named not in ("current", number):
+        raise UnusableError(f"the service's answer is about another version of {ref}")
     file = operator.artifact(ref, number)
     if hashlib.sha256(file).hexdigest() != version["head"]:
         raise UnusableError(

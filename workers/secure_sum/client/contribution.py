@@ -11,7 +11,7 @@ from lethe import canonical
 from workers.errors import RefusedError
 from workers.methods.ridge.statistics.message import summarise
 from workers.secure_sum.errors import PlanError
-from workers.secure_sum.local import LocalRows, quantise
+from workers.secure_sum.local import LocalRows, check_description, quantise
 from workers.secure_sum.plan import RoundPlan
 from workers.secure_sum.vector import Sums, Vector, to_vector
 
@@ -33,8 +33,9 @@ def check_manifest(plan: RoundPlan, manifest: Mapping[str, Any]) -> None:
     """Return if a plan matches the model that a manifest describes.
 
     Members that agree on the plan use the same steps, classes and extractor. Raises PlanError
-    if it is for another model.
+    if it is for another model; RefusedError if it describes none.
     """
+    check_description(manifest)
     used = {
         name: manifest[name] for name in ("bits", "classes", "exponents", "extractor", "ref")
     }

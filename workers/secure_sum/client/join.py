@@ -33,6 +33,7 @@ class Joining:
     rows not added before; otherwise the member only releases. record: this member's
     contributions so far; least: its requirements on a round beyond the plan; adopt: whether
     an empty record starts with what the service reports. few_left: as in `Record.confirm`.
+    model: the round must be of this one; None: of the record's.
     """
 
     service: RoundClient
@@ -46,6 +47,7 @@ class Joining:
     least: Least = field(default_factory=Least)
     adopt: bool = False
     few_left: bool = False
+    model: str | None = None
     say: Say = lambda _: None
     plan: RoundPlan | None = None
     member: Member | None = None
@@ -134,6 +136,7 @@ class Joining:
                 "tell its operator"
             )
         if self.member is None:
+            self._check_model(plan)
             manifest = self.service.manifest(plan.model)
             check_manifest(plan, manifest)
             self.manifest = manifest  # another one could be shown later
@@ -152,6 +155,15 @@ class Joining:
             for warning in warnings:
                 self.say(warning)
         return self.member
+
+    def _check_model(self, plan: RoundPlan) -> None:
+        if self.model is None:
+            self.record.check_model(plan.model)
+        elif plan.model != self.model:
+            raise PlanError(
+                f"the round is of the model {plan.model}, not of {self.model}: nothing was "
+                "sent; ask the operator"
+            )
 
     def _check_least(self, plan: RoundPlan) -> None:
         registered = (plan.least_contributors, plan.least_rows)

@@ -78,6 +78,26 @@ class Record:
             left
         )
 
+    def check_model(self, model: str) -> None:
+        """Return if this member sent inputs to this model before, or to no other.
+
+        Raises SecrecyError otherwise. `confirm` compares the sums of one model: with the same
+        rows in a second one, and one member fewer, the difference of both sums would be what
+        that member sent.
+        """
+        to = {
+            name
+            for name, known in self.models.items()
+            if any(one["state"] != JOINED for one in known["rounds"].values())
+        }
+        if to and model not in to:
+            raise SecrecyError(
+                f"the round is of the model {model}, and this member has sent inputs to "
+                f"{len(to)} other model{'s' * (len(to) > 1)}: sums of the same rows in two "
+                "models show what a member sent that is in one alone. If all members agree to "
+                f"add them, join with --model {model}"
+            )
+
     def held(self, model: str) -> set[str]:
         """Return the records that this member added to a model and has not released."""
         return set(self.models[model]["held"])

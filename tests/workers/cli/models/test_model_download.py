@@ -69,6 +69,8 @@ def test_safetensors_are_the_native_file_where_it_is_one(here: Installation) -> 
     assert load(file.read_bytes())["head"].shape[0] == rows()["features"].shape[1]
     assert not is_tensors(b"\x08\x00\x00\x00\x00\x00\x00\x00ONNX model")
     assert not is_tensors(b"")
+    nested = b"[" * 100_000
+    assert not is_tensors(len(nested).to_bytes(8, "little") + nested)
 
 
 @pytest.mark.parametrize("written", ["../x", "a/b", "\x9b8m", "", ["onnx"]])
@@ -185,6 +187,20 @@ def test_another_file_than_the_log_names_is_not_written(
     answer = download(MODEL)
     assert isinstance(answer.exception, LetheError)
     assert "does not have the digest" in str(answer.exception)
+    assert not list(Path().iterdir())
+
+
+@pytest.mark.parametrize("number", [2, "1", True, 1.0, "\x1c1", None])
+def test_another_version_than_was_asked_for_is_not_written(
+    here: Installation, monkeypatch: pytest.MonkeyPatch, number: Any
+) -> None:
+    honest = Client.version
+    monkeypatch.setattr(
+        Client, "version", lambda client, *names: {**honest(client, *names), "number": number}
+    )
+    answer = download(f"{MODEL}@1")
+    assert isinstance(answer.exception, LetheError)
+    assert "another version" in str(answer.exception)
     assert not list(Path().iterdir())
 
 

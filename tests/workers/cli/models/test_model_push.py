@@ -168,6 +168,24 @@ def test_the_run_of_another_experiment_is_not_deleted(here: Installation) -> Non
     assert any(path.name == "their.txt" for path in files())
 
 
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+@pytest.mark.parametrize("below", ["model", "model/deeper"])
+def test_a_folder_with_files_that_were_not_pushed_is_not_deleted(
+    here: Installation, below: str
+) -> None:
+    """MLflow's server says where a run's files are: it may name any folder that has a model/."""
+    push()
+    Path("their.txt").write_text("theirs")
+    run = registry().get_model_version(MODEL, "1").run_id
+    registry().log_artifact(run, "their.txt", below)
+    here.caller.erase_records("r1")
+    here.drain()
+    answer = push()
+    assert isinstance(answer.exception, LetheError)
+    assert "that Lethe did not push" in str(answer.exception)
+    assert any(path.name == "their.txt" for path in files())
+
+
 def test_the_tag_of_several_certificates_depends_on_each() -> None:
     digests = [sha256(bytes([number])).hexdigest() for number in range(3)]
     several = [{"statement": digest} for digest in digests]

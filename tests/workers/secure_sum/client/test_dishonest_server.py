@@ -1,5 +1,6 @@
 """A server that wants one member's sums: its claims are checked against the member's record."""
 
+import json
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -74,6 +75,37 @@ def test_rows_that_are_said_to_be_held_are_not_believed(fresh: Masked) -> None:
         with pytest.raises(
             SecrecyError, match="holds 8 records that this member has no record"
         ):
+            one.step()
+
+
+def another_model(masked: Masked) -> None:
+    other = json.dumps({**masked.manifest, "ref": "other"})
+    files = {"manifest": (None, other)}
+    answer = masked.installation.caller.operator("POST", "/v1/models", files=files)
+    assert answer.status_code == 201, answer.text
+
+
+def test_rows_are_added_to_a_second_model_only_if_its_member_names_it(fresh: Masked) -> None:
+    """The sum of five in one model, less that of four in the other, is the fifth's input."""
+    fresh.round(*FIVE)
+    another_model(fresh)
+    opened = fresh.open(*FOUR, model="other")
+    assert opened.status_code == 201, opened.text
+    round_id = opened.json()["id"]
+    for client in FOUR:
+        with pytest.raises(SecrecyError, match="sent inputs to 1 other model"):
+            fresh.joining(round_id, client).step()
+    assert fresh.view(round_id)["sent"]["advertise"] == 0
+    fresh.take([fresh.joining(round_id, client, model="other") for client in FOUR], 4)
+    again = fresh.open(*FIVE).json()["id"]
+    fresh.joining(again, "c0").step()  # the record has inputs of this model
+
+
+def test_a_round_of_another_model_than_the_member_names(fresh: Masked) -> None:
+    """The list of rounds, or an id, may name any round."""
+    _, joining = started(fresh, *FOUR, model="other")
+    for one in joining:
+        with pytest.raises(PlanError, match="the round is of the model small, not of other"):
             one.step()
 
 
