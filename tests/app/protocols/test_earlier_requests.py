@@ -434,6 +434,26 @@ def test_a_contact_is_kept_while_the_own_request_is_open(serving: Installation) 
     assert (done.removed, done.differs) == ({}, {"contact": 1})
 
 
+@pytest.mark.parametrize("kind", ["contact", "case"])
+def test_nothing_of_a_case_ends_while_it_follows_an_open_request(
+    serving: Installation, kind: str
+) -> None:
+    """Whoever waits for the other's end could not be answered, nor get a request of their own."""
+    request = erase(serving, "r0", "r5")
+    ref = str(opened(serving, ANN).json()["ref"])
+    named = {"contact": "contact_retention_days", "case": "request_retention_days"}
+    late = serving.settings.model_copy(update={named[kind]: -400})
+    services = replace(serving.services, settings=late)
+    assert (retention.plan(services).removed, retention.run(services).removed) == ({}, {})
+    write(serving, "CREATE TABLE kept AS SELECT state FROM erasure_requests")
+    write(serving, "UPDATE erasure_requests SET state = 'withdrawn'")
+    done = retention.run(services)
+    assert (done.removed, done.differs[kind]) == ({}, 1)
+    write(serving, "UPDATE erasure_requests SET state = (SELECT state FROM kept)")
+    withdraw(serving, request)
+    assert shown(serving, ref).json()["parts"][0]["state"] == "received"
+
+
 def test_callbacks_follow_the_request_of_its_own(
     calling: Installation, receiver: Receiver
 ) -> None:
