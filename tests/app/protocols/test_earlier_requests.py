@@ -237,6 +237,9 @@ def test_who_withdraws_does_not_cancel_the_request_of_another(serving: Installat
     history = serving.caller.http.get(f"/v1/requests/{request}").json()["history"]
     assert [one["event"] for one in history] == ["request.received"]  # who asks is not shown
     withdraw(serving, request)
+    told = serving.caller.http.get(f"/v1/requests/{request}/events").text
+    assert "request.withdrawn" in told
+    assert "request.followed" not in told
     assert controller.status() == "pending"
     assert states(serving) == ["received", "withdrawn"]
     serving.drain()
