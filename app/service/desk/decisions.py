@@ -65,7 +65,7 @@ from app.service.review import (
 )
 from lethe.catalogue import COMPLAINT, EXTENSIONS, PAUSES, REFUSALS
 from lethe.log.entries import CommitmentError, EntryError
-from models import BearerToken, Case, ErasureRequest, Job, Model, RequestEvent
+from models import BearerToken, Case, ErasureRequest, Job, Model, Release, RequestEvent
 
 REFUSABLE = (*HELD, "received", "awaiting-client")  # as long as no worker has begun
 UNLIKE = "the database and the log disagree on the request: run `lethe log fsck`"
@@ -171,6 +171,9 @@ def extend(services: Services, ref: str, operator: str, reason: str) -> None:
         paused = before - datetime.fromisoformat(found.events[0].payload["due_at"])
         due = due_at(received, request.regulation, zone, extended=True, paused=paused)
         request.due_at, request.reminded = due, None
+        asked = select(Release).where(Release.request_id == request.id, Release.state == "open")
+        for one in tx.session.exec(asked):  # clients have more time to answer, too
+            one.escalates_at += due - before
         payload = {
             "by": operator,
             "reason": text,
