@@ -303,6 +303,24 @@ def test_a_case_has_its_own_deadline_while_it_follows_another_request(
     assert search_of(serving, state="answered") == []
 
 
+def test_a_signed_answer_has_no_decision_on_the_deadline_of_another_request(
+    serving: Installation,
+) -> None:
+    request = erase(serving, "r0", "r5")
+    ref = str(opened(serving, ANN).json()["ref"])
+    extend(serving, request)
+    serving.drain()
+    own, other = (
+        [
+            one["decision"]
+            for part in json.loads(b64decode(answer.json()["payload"]))["predicate"]["parts"]
+            for one in part["decisions"]
+        ]
+        for answer in (shown(serving, one, "/summary") for one in (request, ref))
+    )
+    assert (own, other) == (["extended"], [])
+
+
 def test_an_extension_of_a_request_of_its_own_counts_from_the_receipt_of_the_case(
     serving: Installation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
