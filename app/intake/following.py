@@ -4,7 +4,7 @@ The code is sent only in the body of forms. In the address on the receipt it is 
 which browsers do not send.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from datetime import datetime
 from importlib.util import find_spec
@@ -33,6 +33,8 @@ from lethe.words.texts import Language
 
 routes = router()
 DECIDED = ("request.refused", "request.extended", "request.paused")
+# They concern whoever made the request, and not who follows it.
+OF_REQUESTER = (*DECIDED, "request.resumed", "request.withdrawn")
 TIMELINE = 200  # items on the page; each attempt of a worker may add several
 
 
@@ -47,12 +49,17 @@ class Step:
     due_at: str | None
 
 
-def steps_of(case: CaseView, language: Language) -> list[Step]:
-    """Return the timeline from the case's receipt on, without an earlier request's events."""
+def steps_of(case: CaseView, language: Language, followed: Collection[str]) -> list[Step]:
+    """Return the timeline from the case's receipt on, without an earlier request's events.
+
+    followed: models in which the case follows another's request; decisions on it are left out.
+    """
     found: list[Step] = []
     opened = False
     for item in case.timeline:
         if item.at < case.received_at:
+            continue
+        if item.model in followed and item.event in OF_REQUESTER:
             continue
         if item.event == "case.opened":
             if opened:
@@ -70,6 +77,7 @@ def case_page(
 ) -> Response:
     """Return the page of a case, after its code was given or it was just opened."""
     case = following.follow(services, ref)
+    followed = following.followed(services, case)
     code = case_code(services.root_secret, ref)
     public = services.settings.public_url.rstrip("/")  # with the path before /intake, if any
     own = f"{address_of(request, services)}{request.scope.get('root_path', '')}"
@@ -81,12 +89,18 @@ def case_page(
         code=code,
         received=received,
         picture=qr_code(address),
-        steps=steps_of(case, language_of(request)),
+        steps=steps_of(case, language_of(request), followed),
+        followed=followed,
         remedies=remedies_of(language_of(request), case.regulation),
         has_pdf=find_spec("weasyprint") is not None,  # of the extra `pdf`
         several=len(case.parts) > 1,
         can_withdraw=case.state == "open" and following.can_withdraw(services, ref),
-        paused={one.state for one in case.parts if one.outcome == "in progress"} == {"paused"},
+        paused={
+            None if one.model in followed else one.state
+            for one in case.parts
+            if one.outcome == "in progress"
+        }
+        == {"paused"},
         datetime=datetime,
     )
 

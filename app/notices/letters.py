@@ -166,7 +166,7 @@ def _digest(services: Services, to: str, day: str) -> Message:
         ("decision", QueueQuery(state="needs-decision", limit=1000)),
     ):
         page = queue.search(services, query)
-        items = [one for one in page.items if one.model is not None]
+        items = [one for one in page.items if one.state != queue.ANSWERED]
         if not items:
             continue
         count = f"{len(items)}{'+' if page.next else ''}"

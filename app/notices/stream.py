@@ -23,6 +23,7 @@ from app.reconcile.model_events import CLOSED
 from app.schemas.requests import HistoryItem
 from app.service.context import Services
 from app.service.desk import cases
+from app.service.on_behalf import FOLLOWED
 from app.service.queue import progress_of
 from app.service.requests import find
 from app.service.review import detail
@@ -110,6 +111,7 @@ def of_request(services: Services, request_id: str, after: int) -> News:
                 detail=detail(one, staff=False),
             )
             for one in session.exec(query)
+            if one.event != FOLLOWED  # as in the request's history
         ]
         job = session.exec(select(Job).where(Job.request_id == request.id)).one()
         progress = progress_of(job)

@@ -18,7 +18,7 @@ from sqlmodel import Session, col, select
 from app.ledger.transaction import Transaction
 from app.notices.callbacks import rows
 from app.notices.callbacks.check import check
-from app.problems import ConflictError, NotFoundError, NotWithdrawableError
+from app.problems import ConflictError, ForbiddenError, NotFoundError, NotWithdrawableError
 from app.reconcile.model_events import signed_leaf
 from app.reconcile.people import PeopleChangedError
 from app.schemas.people import CaseView, NewCase, PartView, PersonIdentity
@@ -31,7 +31,7 @@ from app.service.desk.opening import open_case
 from app.service.parts import UNLIKE, UNLOGGED, parts_of
 from lethe import canonical
 from lethe.log.entries import ERASURE_EVENT
-from models import Case, RequestEvent
+from models import Case, ErasureRequest, RequestEvent
 
 CONTENT = "content of an agent's request 2"  # purpose of the tag in each case's `checked`
 MOST = 10  # identities of a person in one request
@@ -167,7 +167,7 @@ def withdraw_all(services: Services, asked: AgentRequest) -> list[CaseView]:
         NotFoundError: This agent has made no request of this id.
         NotWithdrawableError: A worker has begun, or everything has ended.
         UnpublishedError: All is stored, and cannot be signed yet.
-        ForbiddenError: The records are being erased by somebody else's request.
+        ForbiddenError: The records are being erased by another request.
     """
     services.ledger.transact(lambda _: None)  # as in `open_all`
     views = show_all(services, asked)
@@ -175,10 +175,31 @@ def withdraw_all(services: Services, asked: AgentRequest) -> list[CaseView]:
         if outcomes(views) & {"withdrawn"}:  # sent again: the first answer may be lost
             return views
         raise NotWithdrawableError("execution has begun or the request is closed")
+    # Where two identities have the same records, one case follows the other's request, and has
+    # one of its own once that is withdrawn.
+    while is_waiting(views):
+        for request in _in_progress(services, views):
+            withdraw(services, request, asked.agent)
+        views = show_all(services, asked)
+    return views
+
+
+def _in_progress(services: Services, views: Sequence[CaseView]) -> set[str]:
+    """Return the requests of cases that are in progress.
+
+    Raises ForbiddenError if one was submitted with a case of another request, which would end
+    with it.
+    """
     parts = [part for view in views for part in view.parts if part.outcome == "in progress"]
-    for request in {part.request for part in parts if part.request is not None}:
-        withdraw(services, request, asked.agent)
-    return show_all(services, asked)
+    found = {part.request for part in parts if part.request is not None}
+    cases = {view.ref for view in views}
+    with services.reading() as session:
+        for one in found:
+            if session.get_one(ErasureRequest, one).case_ref not in cases:
+                raise ForbiddenError(
+                    "an earlier request is erasing these records: it is withdrawn by its own id"
+                )
+    return found
 
 
 def ticket_of_all(services: Services, asked: AgentRequest) -> str | None:

@@ -14,7 +14,7 @@ from sqlmodel import Session, col, select
 
 from app.reconcile.case_parts import contact_digest, logged_part, logged_parts
 from app.reconcile.holds import Held, is_released
-from app.reconcile.logged_requests import LoggedRequest, logged_requests, own_requests
+from app.reconcile.logged_requests import LoggedRequest, logged_requests, part_requests
 from app.reconcile.model_events import hold_events, proven_leaves
 from app.reconcile.retention import ended_refs
 from app.reconcile.undecided import is_undecided
@@ -177,8 +177,12 @@ def _is_due(
         contact = contact_digest(case.key, case.contact)
         if any(logged_part(services.ledger, one).get("contact") != contact for one in parts):
             return False
-    own = own_requests(services.ledger, services.root_secret, session, case, parts)
-    if own is None:
+    named = part_requests(services.ledger, services.root_secret, session, parts)
+    if named is None:
+        return False
+    own = [one for one in named if one[1].case == case.ref]
+    followed = [said.ended for _, said in named if said.case != case.ref]
+    if any(ended is None or ended >= before for ended in followed):
         return False
     if kind == "case" and own:
         return planned and all(_has_ended(one, said, before, held) for one, said in own)

@@ -3,7 +3,7 @@
 They read tables only: `app.purge.confirmed` compares what they find with the log.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -16,8 +16,10 @@ from app.reconcile.holds import Held
 from app.reconcile.retention import has_evidence
 from app.reconcile.undecided import undecided
 from app.service.access.keys import DESTROYED
+from app.service.parts import ERASING
 from app.service.requests import CLOSED
 from models import Case, ErasureRequest, LegalHold, RequesterKey, RequestEvent
+from models.database.session import rows_in
 
 Query = SelectOfScalar[Any]
 
@@ -89,6 +91,23 @@ def hold(before: datetime, held: Held) -> Query:
     return select(LegalHold).where(
         col(LegalHold.released_at).is_not(None), col(LegalHold.released_at) < before
     )
+
+
+def without_followers(session: Session, cases: Sequence[Case], before: datetime) -> list[Case]:
+    """Leave out cases that follow a request which is open, or ended no earlier than `before`.
+
+    Its end may be theirs, or give them a request of their own.
+    """
+    named = {
+        one.ref: {part["request"] for part in one.parts if part["found"] != ERASING} - {None}
+        for one in cases
+    }
+    query = select(ErasureRequest.id).where(
+        col(ErasureRequest.state).not_in(CLOSED) | (_last() >= before)
+    )
+    every = sorted({one for several in named.values() for one in several})
+    going_on = set(rows_in(session, query, col(ErasureRequest.id), every))
+    return [one for one in cases if going_on.isdisjoint(named[one.ref])]
 
 
 def bound(session: Session, keyids: Iterable[str]) -> list[RequesterKey]:

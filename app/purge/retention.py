@@ -222,6 +222,8 @@ def _page(
     last = getattr(rows[-1], place.key) if len(rows) == AT_ONCE else None
     if kind == "undecided":  # fsck reports a request whose key is gone: nothing can answer it
         rows = [one for one in rows if one.event_key]
+    elif kind in ("contact", "case"):
+        rows = due.without_followers(session, rows, before)
     items = confirmed(services, session, kind, rows, before, keeps, planned=planned)
     return _Page(items, len(rows) - len(items), last)
 

@@ -77,17 +77,25 @@ def logged_requests(
 def own_requests(
     ledger: Ledger, root_secret: RootSecret, session: Session, case: Case, parts: Sequence[Part]
 ) -> list[tuple[ErasureRequest, LoggedRequest]] | None:
-    """Return the requests of a case whose retention has not ended, None if any differs.
+    """Return a case's requests as `part_requests`, without those of others."""
+    found = part_requests(ledger, root_secret, session, parts)
+    return None if found is None else [one for one in found if one[1].case == case.ref]
+
+
+def part_requests(
+    ledger: Ledger, root_secret: RootSecret, session: Session, parts: Sequence[Part]
+) -> list[tuple[ErasureRequest, LoggedRequest]] | None:
+    """Return the requests of parts whose retention has not ended, None if any differs.
 
     parts: by the log. One may name another's request, which erases, or erased, the same
-    records: it is left out. Raises as `logged_requests`.
+    records. Raises as `logged_requests`.
     """
     found = [session.get(ErasureRequest, one.request) for one in parts if one.request]
     kept = [one for one in found if one is not None and one.event_key]
     logged = logged_requests(ledger, root_secret, session, kept)
     if None in found or len(logged) < len(kept):
         return None
-    return [(one, logged[one.id]) for one in kept if logged[one.id].case == case.ref]
+    return [(one, logged[one.id]) for one in kept]
 
 
 def _read(

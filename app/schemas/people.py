@@ -180,9 +180,10 @@ class CaseView(Wire):
 
     A request without a case is shown as a case of one part; its ref is the request's.
     state: open while a request is in progress, then answered, then closed by an operator.
-    opened_by: an operator's token, or the key that signed. due_at: the earliest deadline in
-    progress. confirm_by: the CCPA's deadline for confirming the receipt. holds: the legal holds
-    that keep it, or a request of it.
+    opened_by: an operator's token, or the key that signed. due_at: its earliest deadline in
+    progress, never that of another's request. days_left: frozen while the clock is stopped.
+    confirm_by: the CCPA's deadline for confirming the receipt. holds: the legal holds that keep
+    it, or a request of it.
     """
 
     ref: str
@@ -221,9 +222,10 @@ class QueueQuery(Wire):
 
 
 class QueueItem(Wire):
-    """A request in the queue, or a case that waits to be closed.
+    """A request in the queue, or a case that waits to be closed or follows another's request.
 
-    case: of the request. model: null for a case. days_left: negative once overdue; frozen while
+    case: of the request. model: null for a case. state: `answered`, or of the request, also of
+    the one that a case follows. days_left: negative once overdue; frozen while
     the clock is stopped. held: whether a legal hold keeps it.
     """
 

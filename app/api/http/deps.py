@@ -20,7 +20,7 @@ from starlette.requests import ClientDisconnect
 
 from app.api.http.forms import feed
 from app.api.http.limits import announces_body
-from app.api.http.rates import Rates, note_counted
+from app.api.http.rates import Rates, counted, note_counted
 from app.ledger.authority import act_for
 from app.problems import IdempotencyKeyError
 from app.service.access import keys
@@ -103,16 +103,19 @@ async def _authorise(
 ) -> BearerToken:
     def read() -> BearerToken:
         with services.reading() as session:
-            return keys.authorise(session, authorization, scopes)
+            return keys.authenticate(session, authorization)
 
     token = await run_in_threadpool(read)
     count_call(request, f"token {token.name}")
+    keys.require_scope(token, scopes)
     act_for(partial(keys.require_active, token.digest))  # not in a thread, whose context ends
     return token
 
 
 def count_call(request: Request, caller: str) -> None:
-    """Count a call of a key or token. Raises RateLimitError if it exceeds the limit."""
+    """Count a call of a key or token, once. Raises RateLimitError if it exceeds the limit."""
+    if counted(request.scope) == caller:  # by another of the route's dependencies
+        return
     note_counted(request.scope, caller)
     _rates(request).take(caller)
 

@@ -97,9 +97,15 @@ def note_counted(scope: Scope, caller: str | None) -> None:
     scope.setdefault("state", {})["counted"] = caller
 
 
+def counted(scope: Scope) -> str | None:
+    """Return the caller for whom a call was counted, None if it was not."""
+    found: str | None = scope.get("state", {}).get("counted")
+    return found
+
+
 def fields_of(scope: Scope) -> list[tuple[bytes, bytes]]:
     """Return the fields of the answer to a call; none unless it was counted."""
-    caller = scope.get("state", {}).get("counted")
+    caller = counted(scope)
     if caller is None:
         return []
     rates: Rates = scope["app"].state.rates

@@ -108,13 +108,22 @@ def status_of(request: str, views: Sequence[CaseView], ticket: str | None) -> Do
     more = {}
     if state[0] == "in_progress":
         more["expected_by"] = format_time(max(view.due_at for view in views))
-    if any(item.event == "request.extended" for view in views for item in view.timeline):
+    if any(_is_extended(view) for view in views):
         more["processing_details"] = "the deadline was extended, as the law allows"
     if state[0] == "denied" and is_left_at_source(views):
         more["processing_details"] = AT_SOURCE
     named = (ticket or "").removeprefix(TICKET).removeprefix(": ") or None
     received = format_time(min(view.received_at for view in views))
     return _document(request, received, named, state, more)
+
+
+def _is_extended(view: CaseView) -> bool:
+    """Return whether a case's own deadline was extended: its timeline has followed ones too."""
+    until = format_time(view.due_at)
+    return any(
+        item.event == "request.extended" and item.detail.get("due_at") == until
+        for item in view.timeline
+    )
 
 
 def _state(views: Sequence[CaseView]) -> tuple[str, str | None]:

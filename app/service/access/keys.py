@@ -212,12 +212,26 @@ def authorise(session: Session, header: str | None, scopes: tuple[str, ...]) -> 
     Raises UnauthorizedError: no token, or one that is unknown or revoked; ForbiddenError: the
     token's scope does not cover the call.
     """
+    token = authenticate(session, header)
+    require_scope(token, scopes)
+    return token
+
+
+def authenticate(session: Session, header: str | None) -> BearerToken:
+    """Return the token of an Authorization header, whatever its scope.
+
+    Raises UnauthorizedError: no token, or one that is unknown or revoked.
+    """
     token = _token(session, header) if header and _bearer(header) else None
     if token is None or token.revoked_at is not None:
         refuse_unknown(header)
+    return token
+
+
+def require_scope(token: BearerToken, scopes: tuple[str, ...]) -> None:
+    """Raise ForbiddenError unless the scope of a token is among `scopes`."""
     if token.scope not in scopes:
         raise ForbiddenError(f"this call needs a token of scope {' or '.join(scopes)}")
-    return token
 
 
 def refuse_unknown(header: str | None) -> NoReturn:

@@ -65,7 +65,9 @@ def summary(services: Services, ref: str) -> bytes:
         if request_ref is not None and part.request is not None:
             leaves = entries.get(request_ref, [])
             decisions, due = _decisions(services, part.request, leaves)
-            if part.model not in anothers and due is not None:
+            if part.model in anothers:  # what else was decided concerns its requester
+                decisions = [one for one in decisions if one.decision == "approved"]
+            elif due is not None:
                 dues.append(due)
             end = _logged_end(leaves)
             said = "certified" if part.outcome == ENDED[BEFORE] else part.outcome

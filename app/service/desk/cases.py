@@ -62,26 +62,30 @@ def _show(services: Services, session: Session, ref: str) -> CaseView:
     timeline = [item for part in parts for item in _timeline(session, case, part)]
     holds = _holds(session, case, parts)
     now = clock(session)
-    opens = [
-        session.get_one(ErasureRequest, view.request)
-        for view in views
+    going_on = [
+        (part, session.get_one(ErasureRequest, view.request))
+        for part, view in zip(parts, views, strict=True)
         if view.outcome == "in progress"
     ]
-    # The deadline that held at the end: extensions and pauses move those of requests only.
-    ends = [one.due_at for one in opens] or [_last_due(session, case)]
-    is_open = bool(opens)
-    due = min(ends)
+    opens = [one for part, one in going_on if not is_anothers(session, case, part)]
+    # Extensions and pauses move the deadlines of requests only, and those of another's request
+    # are not the case's. At the end it has the deadline that held last.
+    follows = len(going_on) > len(opens)
+    last = None if opens and not follows else _last_due(session, case)
+    ends = [(one.due_at, one.paused_at or now) for one in opens]
+    ends += [] if last is None else [(last, now)]
+    late = follows and last is not None and last < now
     zone = zone_of(services.settings)
     return CaseView.model_validate(
         {
             "ref": case.ref,
-            "state": "closed" if case.closed_at else "open" if is_open else "answered",
+            "state": "closed" if case.closed_at else "open" if going_on else "answered",
             "regulation": case.regulation,
             "opened_by": case.opened_by,
             "received_at": case.received_at,
-            "due_at": due,
-            "days_left": days_left(due, now),
-            "overdue": any(is_overdue(one, now) for one in opens),
+            "due_at": min(due for due, _ in ends),
+            "days_left": min(days_left(due, until) for due, until in ends),
+            "overdue": late or any(is_overdue(one, now) for one in opens),
             "confirm_by": confirm_by(case.received_at, case.regulation, zone),
             "closed_at": case.closed_at,
             "holds": show_all(holds),

@@ -33,6 +33,7 @@ from app.reconcile.approval import (
     person,
     submitters,
 )
+from app.reconcile.case_parts import logged_parts
 from app.reconcile.judgement import RECEIVED, Event, deadline, opened
 from app.reconcile.model_events import CLOSED, request_events
 from app.reconcile.people import PeopleChangedError
@@ -64,7 +65,7 @@ from app.service.review import (
 )
 from lethe.catalogue import COMPLAINT, EXTENSIONS, PAUSES, REFUSALS
 from lethe.log.entries import CommitmentError, EntryError
-from models import BearerToken, Case, ErasureRequest, Job, Model, RequestEvent
+from models import BearerToken, Case, ErasureRequest, Job, Model, Release, RequestEvent
 
 REFUSABLE = (*HELD, "received", "awaiting-client")  # as long as no worker has begun
 UNLIKE = "the database and the log disagree on the request: run `lethe log fsck`"
@@ -166,10 +167,13 @@ def extend(services: Services, ref: str, operator: str, reason: str) -> None:
                 "the first period is over: the person had to be notified of an extension "
                 "within it"
             )
-        zone, received = zone_of(services.settings), found.at(tx.session, found.events[0])
-        paused = before - due_at(received, request.regulation, zone)
+        zone, received = zone_of(services.settings), _received(services, tx.session, found)
+        paused = before - datetime.fromisoformat(found.events[0].payload["due_at"])
         due = due_at(received, request.regulation, zone, extended=True, paused=paused)
         request.due_at, request.reminded = due, None
+        asked = select(Release).where(Release.request_id == request.id, Release.state == "open")
+        for one in tx.session.exec(asked):  # clients have more time to answer, too
+            one.escalates_at += due - before
         payload = {
             "by": operator,
             "reason": text,
@@ -184,12 +188,19 @@ def extend(services: Services, ref: str, operator: str, reason: str) -> None:
 def pause(services: Services, ref: str, operator: str, reason: str) -> None:
     """Stop the clock while the person is asked for something; only under the GDPR.
 
-    Raises ConflictError: it is not held, or the regulation knows no pause or no such reason.
+    Raises ConflictError: it is not held, is overdue, or the regulation knows no pause or no
+    such reason.
     """
 
     def act(tx: Transaction, found: _Open) -> None:
         request = found.request
         text = _reason(PAUSES, request, reason)
+        # What is paused is not overdue, and may be extended.
+        if datetime.fromisoformat(deadline(found.events)) < tx.now:
+            raise ConflictError(
+                "the deadline has passed, so there is no clock to stop: ask the person, and "
+                "decide"
+            )
         request.state, request.paused_at, request.held_until = PAUSED, tx.now, None
         record_request_event(tx, request, PAUSE, {"by": operator, "reason": text})
 
@@ -324,6 +335,21 @@ def _withdraw(
                 "another operator submitted this request: it is withdrawn with that token"
             )
     return end_withdrawn(services, tx, request, by=operator)
+
+
+def _received(services: Services, session: Session, found: _Open) -> datetime:
+    """Return when a request was received; one that was submitted for a case, when that was.
+
+    It may have taken the place of another's request, which the case followed at first. Raises
+    PeopleChangedError unless the log commits to the case's dates.
+    """
+    named = [one.payload["case"] for one in found.events if one.event == ON_BEHALF]
+    if not named:
+        return found.at(session, found.events[0])
+    case = session.get(Case, named[0])
+    if case is None or logged_parts(services.ledger, case) is None:
+        raise PeopleChangedError(UNLIKE)
+    return case.received_at
 
 
 def note_digest(request: ErasureRequest, text: str) -> str:

@@ -1,10 +1,10 @@
 """The queue of officers: open items by days left, with filters and keyset pages.
 
-An item is a request, however it was submitted, with the case that it is part of; or a case
-whose requests have all ended and that is not closed. Each state is read separately, by an index
-of state and deadline, so a page reads at most its own length of each. Cases are read by an
-index of the stored column `answered`, and their requests are checked again; they are in the
-order of the deadlines that they were opened with.
+An item is a request, however it was submitted, with the case that it is part of; or a case that
+has no open request of its own and is not closed: it is answered, or follows another's request.
+Each state is read separately, by an index of state and deadline, so a page reads at most its
+own length of each. Cases are read by an index of the stored column `answered`, and their
+requests are checked again; they are in the order of the deadlines that they were opened with.
 """
 
 from collections.abc import Sequence
@@ -102,9 +102,15 @@ def search(services: Services, wanted: QueueQuery) -> Page[QueueItem]:
         ]
         if ANSWERED in states and scope.model is None and scope.requests is None:
             cases = _answered_page(session, wanted, scope, after, now)
-            dues = _dues(session, cases)
+            dues, followed = _dues(session, cases), _followed(session, cases)
             found.append(
-                [((one.due_at, one.ref), _answered(one, dues[one.ref], now)) for one in cases]
+                [
+                    (
+                        (one.due_at, one.ref),
+                        _of_case(one, dues[one.ref], followed.get(one.ref, ANSWERED), now),
+                    )
+                    for one in cases
+                ]
             )
         items = list(islice(merge(*found, key=itemgetter(0)), wanted.limit + 1))
         shown = _completed(session, scope.held, [one for _, one in items[: wanted.limit]])
@@ -211,7 +217,7 @@ def _is_opened_by(requester: str, few: Sequence[str] | None) -> ColumnElement[bo
 def _answered_cases(
     wanted: QueueQuery, scope: _Scope, after: tuple[datetime, str] | None, now: datetime
 ) -> SelectOfScalar[Case]:
-    """Return the query of cases that wait to be closed: none of their requests is open.
+    """Return the query of cases that are not closed and have no open request of their own.
 
     The stored column only preselects: writing it cannot list an open case.
     """
@@ -244,23 +250,34 @@ def _answered_page(
     after: tuple[datetime, str] | None,
     now: datetime,
 ) -> list[Case]:
-    """Return the answered cases of a page, and one more if there are more."""
+    """Return the cases of a page, and one more if there are more.
+
+    Those that follow another's open request have their own deadlines, and nothing else lists
+    them. Only if answered ones are wanted, they are left out.
+    """
     found: list[Case] = []
     while True:
         cases = session.exec(_answered_cases(wanted, scope, after, now)).all()
-        found += _without_followers(session, cases)
+        followed = _followed(session, cases) if wanted.state == ANSWERED else {}
+        found += [one for one in cases if one.ref not in followed]
         if len(cases) <= wanted.limit or len(found) > wanted.limit:
             return found[: wanted.limit + 1]
         after = cases[-1].due_at, cases[-1].ref
 
 
-def _without_followers(session: Session, cases: Sequence[Case]) -> list[Case]:
-    """Leave out cases without a request of their own that follow an earlier case's open one."""
-    followed = {one.ref: {part["request"] for part in one.parts} - {None} for one in cases}
-    named = sorted({one for requests in followed.values() for one in requests})
-    query = select(ErasureRequest.id).where(col(ErasureRequest.state).not_in(CLOSED))
-    going_on = set(rows_in(session, query, col(ErasureRequest.id), named))
-    return [one for one in cases if going_on.isdisjoint(followed[one.ref])]
+def _followed(session: Session, cases: Sequence[Case]) -> dict[str, str]:
+    """Return by case the state of an open request of another that a case follows."""
+    requests = {one.ref: [part["request"] for part in one.parts] for one in cases}
+    named = sorted({one for several in requests.values() for one in several if one is not None})
+    query = select(ErasureRequest.id, ErasureRequest.state)
+    going_on = query.where(col(ErasureRequest.state).not_in(CLOSED))
+    states = dict(rows_in(session, going_on, col(ErasureRequest.id), named))
+    return {
+        ref: states[one]
+        for ref, several in requests.items()
+        for one in several
+        if one in states
+    }
 
 
 def _item(request: Row[Any], now: datetime) -> QueueItem:
@@ -280,12 +297,12 @@ def _item(request: Row[Any], now: datetime) -> QueueItem:
     )
 
 
-def _answered(case: Case, due: datetime, now: datetime) -> QueueItem:
+def _of_case(case: Case, due: datetime, state: str, now: datetime) -> QueueItem:
     return QueueItem(
         ref=case.ref,
         case=case.ref,
         model=None,
-        state=ANSWERED,
+        state=state,
         regulation=case.regulation,
         requester=case.opened_by,
         assignee=None,

@@ -88,6 +88,12 @@ def withdraw(services: Services, ref: str) -> None:
         raise late
 
 
+def followed(services: Services, case: CaseView) -> set[str]:
+    """Return the models in which a case follows, or followed, another's request."""
+    own = {one.id for one in _own(services, case.ref)}
+    return {part.model for part in case.parts if part.request not in own}
+
+
 def can_withdraw(services: Services, ref: str) -> bool:
     """Return whether a request of a case may still be withdrawn, by its rows."""
     ended = (*CLOSED, "failed", "executing")

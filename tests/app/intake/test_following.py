@@ -182,6 +182,23 @@ def test_decisions_are_read_with_reason_and_remedy(
     assert "ein Gesetz oder eine öffentliche Aufgabe" in german
 
 
+def test_decisions_on_an_earlier_case_are_not_read_in_a_second_one(
+    page: Installation, visitor: Visitor, box: Mailbox
+) -> None:
+    """Its time limit is neither extended nor paused, and nobody is asked a question."""
+    first = visitor.open(ANN, box).case_code
+    ref = case_of(page).ref
+    second = visitor.open(ANN, box).case_code
+    for act, reason in (("extend", "complexity"), ("pause", "identity")):
+        done = page.caller.operator("POST", f"/v1/cases/{ref}/{act}", json={"reason": reason})
+        assert done.status_code == 200, done.text
+    told = ("We need more time.", "New time limit: ", "We have a question for you")
+    assert all(text in Page(visitor.follow(first)).text for text in told)
+    shown = Page(visitor.follow(second)).text
+    assert not any(text in shown for text in told)
+    assert "days left" in shown
+
+
 def test_unknown_codes_get_one_answer(
     page: Installation, visitor: Visitor, box: Mailbox
 ) -> None:

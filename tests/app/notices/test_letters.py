@@ -23,6 +23,7 @@ from tests.installation import Installation
 from tests.workers.jobs.desk.test_cases import opened, shown
 from tests.workers.jobs.desk.test_people import ANN, EVE, named
 from tests.workers.jobs.desk.test_people import ready as registered
+from tests.workers.jobs.desk.test_review import later
 
 ADDRESS, OFFICER, SECOND = "ann@example.com", "dpo@example.org", "deputy@example.org"
 
@@ -243,6 +244,20 @@ def test_officers_get_one_digest_a_day_if_there_is_something(
     with Session(installation.services.engine) as session:
         ref = session.exec(select(ErasureRequest.ref)).one()
     assert f"{ref}  awaiting-review, due {case['due_at'][:10]}" in said
+
+
+def test_a_digest_names_a_case_that_follows_an_earlier_one(
+    installation: Installation, inbox: Inbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has a deadline of its own, and nothing else reminds of it."""
+    reviewed(installation)
+    monkeypatch.setattr(mailings, "DIGEST_HOUR", 0)
+    with later(monkeypatch, days=-40):
+        opened(installation, ANN)
+        follower = opened(installation, ANN).json()
+    turn(installation)
+    said = read(inbox)[0].get_content()
+    assert f"{follower['ref']}  awaiting-review, due {follower['due_at'][:10]}" in said
 
 
 def test_a_digest_names_webhooks_and_callbacks_that_were_given_up(

@@ -392,6 +392,22 @@ def test_an_unverified_claim_beside_a_verified_one_does_not_count(agent: Agent) 
         assert {part["found"] for part in case.parts} == {"nothing"}
 
 
+def test_an_extension_is_told_of_the_agents_own_request_alone(agent: Agent) -> None:
+    """The second request follows the first, and has a deadline of its own."""
+    first, second = agent.exercise(), agent.exercise()
+    caller = agent.installation.caller
+    with Session(agent.installation.services.engine) as session:
+        request = session.exec(select(ErasureRequest)).one()
+    body = {"reason": "necessary"}
+    answer = caller.operator("POST", f"/v1/cases/{request.ref}/extend", json=body)
+    assert answer.status_code == 200, answer.text
+    own, other = (agent.status(one["request_id"]) for one in (first, second))
+    assert "was extended" in own["processing_details"]
+    assert own["expected_by"] > first["expected_by"]
+    assert "processing_details" not in other
+    assert other["expected_by"] == second["expected_by"]
+
+
 def test_a_refusal_is_denied_with_its_reason(agent: Agent) -> None:
     caller = agent.installation.caller
     assert caller.register_model(named(), ref="held", decide="review").status_code == 201

@@ -2,7 +2,10 @@
 
 import json
 from base64 import b64decode
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -10,6 +13,7 @@ from sqlmodel import Session, select
 
 from app import steps
 from app.ledger.sequencer import Ledger
+from app.ledger.transaction import Transaction
 from app.protocols.cases import open_all
 from app.protocols.opendsr import routes
 from app.purge import retention
@@ -22,6 +26,7 @@ from app.service.desk import opening, people
 from app.service.desk.cases import show
 from lethe.identity import digests
 from models import Callback, Case, ErasureRequest, Model, Record, Subject
+from models.database.types import utcnow
 from tests.app.ledger.samples import tamper
 from tests.app.notices.receiver import Receiver
 from tests.app.protocols.test_callbacks import calling as calling  # a fixture
@@ -66,6 +71,33 @@ def answers(at: Installation, ref: str) -> list[tuple[str, bool]]:
     assert answer.status_code == 200, answer.text
     parts = json.loads(b64decode(answer.json()["payload"]))["predicate"]["parts"]
     return [(part["outcome"], part["certificate"] is not None) for part in parts]
+
+
+def extend(at: Installation, ref: str) -> dict[str, Any]:
+    """Extend the deadline of a request or case; return the case."""
+    body = {"reason": "complexity"}
+    answer = at.caller.operator("POST", f"/v1/cases/{ref}/extend", json=body)
+    assert answer.status_code == 200, answer.text
+    return dict(answer.json())
+
+
+def search_of(at: Installation, **wanted: Any) -> list[dict[str, Any]]:
+    """Return the items of the officers' list."""
+    return list(at.caller.operator("POST", "/v1/cases/search", json=wanted).json()["items"])
+
+
+@contextmanager
+def at_time(monkeypatch: pytest.MonkeyPatch, now: datetime) -> Iterator[None]:
+    """Let the transactions of the block be at a time."""
+    begin = Transaction.__init__
+
+    def begun(tx: Transaction, *args: Any, **kwargs: Any) -> None:
+        begin(tx, *args, **kwargs)
+        tx.now = now
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Transaction, "__init__", begun)
+        yield
 
 
 def the_case(at: Installation) -> str:
@@ -205,6 +237,9 @@ def test_who_withdraws_does_not_cancel_the_request_of_another(serving: Installat
     history = serving.caller.http.get(f"/v1/requests/{request}").json()["history"]
     assert [one["event"] for one in history] == ["request.received"]  # who asks is not shown
     withdraw(serving, request)
+    told = serving.caller.http.get(f"/v1/requests/{request}/events").text
+    assert "request.withdrawn" in told
+    assert "request.followed" not in told
     assert controller.status() == "pending"
     assert states(serving) == ["received", "withdrawn"]
     serving.drain()
@@ -246,6 +281,82 @@ def test_a_refusal_is_not_that_of_who_follows(serving: Installation) -> None:
     # Its submitter is the case's opener, not who had submitted the other.
     assert caller.operator("POST", f"/v1/cases/{case['ref']}/approve").status_code == 403
     serving.check()
+
+
+def test_a_case_has_its_own_deadline_while_it_follows_another_request(
+    serving: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The extension of the other one was told to its requester, and to nobody else."""
+    with at_time(monkeypatch, utcnow() - timedelta(days=40)):
+        request = erase(serving, "r0", "r5")
+        controller = asked(serving)
+        case = shown(serving, the_case(serving)).json()
+        extend(serving, request)
+    now = shown(serving, case["ref"]).json()
+    assert (now["due_at"], now["overdue"]) == (case["due_at"], True)
+    assert -11 <= now["days_left"] <= -9
+    told = controller.call("GET", f"/requests/{ID}").json()["expected_completion_time"]
+    assert told == case["due_at"]
+    (item,) = search_of(serving, overdue=True)
+    assert (item["ref"], item["due_at"]) == (case["ref"], case["due_at"])
+    assert (item["state"], item["days_left"]) == ("received", now["days_left"])
+    assert search_of(serving, state="answered") == []
+
+
+def test_a_signed_answer_has_no_decision_on_the_deadline_of_another_request(
+    serving: Installation,
+) -> None:
+    request = erase(serving, "r0", "r5")
+    ref = str(opened(serving, ANN).json()["ref"])
+    extend(serving, request)
+    serving.drain()
+    own, other = (
+        [
+            one["decision"]
+            for part in json.loads(b64decode(answer.json()["payload"]))["predicate"]["parts"]
+            for one in part["decisions"]
+        ]
+        for answer in (shown(serving, one, "/summary") for one in (request, ref))
+    )
+    assert (own, other) == (["extended"], [])
+
+
+def test_an_extension_of_a_request_of_its_own_counts_from_the_receipt_of_the_case(
+    serving: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not from the day when it took the place of the followed one."""
+    received = datetime(2027, 1, 15, 12, tzinfo=UTC)
+    with at_time(monkeypatch, received):
+        request = erase(serving, "r0", "r5")
+        ref = str(opened(serving, ANN).json()["ref"])
+    with at_time(monkeypatch, received + timedelta(days=17)):
+        withdraw(serving, request)
+        assert extend(serving, ref)["due_at"] == "2027-04-15T12:00:00Z"
+
+
+def test_who_withdraws_a_request_ends_the_whole_request_and_no_earlier_one(
+    serving: Installation,
+) -> None:
+    """Two identities of one person, and a second request for her by the same agent."""
+    other = [
+        {"record": one, "person": {"kind": "email", "sha256": sha256_of(OTHER)}}
+        for one in ("r0", "r5")
+    ]
+    body = {"model": "one", "identities": other}
+    assert serving.caller.operator("POST", "/v1/people/import", json=body).status_code == 200
+    two = [
+        {"identity_type": "email", "identity_value": email, "identity_format": "raw"}
+        for email in (ANN, OTHER)
+    ]
+    controller = asked(serving, subject_identities=two)
+    again = ID[:-1] + "0"
+    assert controller.ask(subject_request_id=again).status_code == 201
+    refused = controller.call("DELETE", f"/requests/{again}")
+    assert refused.status_code == 403
+    assert "earlier request" in refused.json()["error"]["message"]
+    assert [controller.status(one) for one in (ID, again)] == ["pending"] * 2
+    assert controller.call("DELETE", f"/requests/{ID}").status_code == 202
+    assert [controller.status(one) for one in (ID, again)] == ["cancelled", "pending"]
 
 
 def test_cases_that_share_a_record_get_one_request(serving: Installation) -> None:
@@ -342,6 +453,26 @@ def test_a_contact_is_kept_while_the_own_request_is_open(serving: Installation) 
     late = serving.settings.model_copy(update=periods)
     done = retention.run(replace(serving.services, settings=late))
     assert (done.removed, done.differs) == ({}, {"contact": 1})
+
+
+@pytest.mark.parametrize("kind", ["contact", "case"])
+def test_nothing_of_a_case_ends_while_it_follows_an_open_request(
+    serving: Installation, kind: str
+) -> None:
+    """Whoever waits for the other's end could not be answered, nor get a request of their own."""
+    request = erase(serving, "r0", "r5")
+    ref = str(opened(serving, ANN).json()["ref"])
+    named = {"contact": "contact_retention_days", "case": "request_retention_days"}
+    late = serving.settings.model_copy(update={named[kind]: -400})
+    services = replace(serving.services, settings=late)
+    assert (retention.plan(services).removed, retention.run(services).removed) == ({}, {})
+    write(serving, "CREATE TABLE kept AS SELECT state FROM erasure_requests")
+    write(serving, "UPDATE erasure_requests SET state = 'withdrawn'")
+    done = retention.run(services)
+    assert (done.removed, done.differs[kind]) == ({}, 1)
+    write(serving, "UPDATE erasure_requests SET state = (SELECT state FROM kept)")
+    withdraw(serving, request)
+    assert shown(serving, ref).json()["parts"][0]["state"] == "received"
 
 
 def test_callbacks_follow_the_request_of_its_own(

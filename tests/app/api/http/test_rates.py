@@ -1,6 +1,7 @@
 """A key or token that calls too often is told when to come back; others are not slowed down."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from random import Random
 
 import pytest
@@ -198,6 +199,20 @@ def test_a_token_is_counted_by_its_name(slow: Installation) -> None:
     assert answers == [200, 200, 200, 429]
     other = {"authorization": f"Bearer {make_token(slow.services)}"}
     assert slow.caller.http.get(path, headers=other).status_code == 200
+
+
+def test_a_token_without_the_right_is_counted_as_a_key_without_it_is(
+    slow: Installation,
+) -> None:
+    auditor = replace(slow.caller, token=make_token(slow.services, "auditor"))
+    asked = [auditor.operator("POST", "/v1/cases/search", json={}) for _ in range(4)]
+    assert [one.status_code for one in asked] == [403, 403, 403, 429]
+
+
+def test_a_call_of_two_rights_is_counted_once(slow: Installation) -> None:
+    """Officers may call some routes of keys, and this one is for operators alone."""
+    asked = [slow.caller.operator("DELETE", "/v1/keys/nobody") for _ in range(4)]
+    assert [one.status_code for one in asked] == [404, 404, 404, 429]
 
 
 def test_each_answer_to_a_counted_call_says_what_is_left(

@@ -281,6 +281,41 @@ def test_a_pause_stops_the_clock_and_an_extension_is_given_once(
     assert "no pause" in refused.json()["detail"]
 
 
+def test_a_clock_that_has_run_out_is_not_stopped(
+    reviewed: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A paused request is not overdue, and may be extended: no pause begins after the end."""
+    accepted = reviewed.caller.erase_records("r1").json()
+    ref, operator = accepted["ref"], reviewed.caller
+    with later(monkeypatch, days=40):
+        late = decide(operator, ref, "pause", reason="identity")
+        assert (late.status_code, "deadline has passed" in late.text) == (409, True)
+        assert decide(operator, ref, "extend", reason="complexity").status_code == 409
+    assert events(reviewed, accepted["id"]) == ["received"]
+
+
+def test_a_stopped_clock_is_extended_after_the_date_on_which_it_would_have_ended(
+    reviewed: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ref, operator = reviewed.caller.erase_records("r1").json()["ref"], reviewed.caller
+    assert decide(operator, ref, "pause", reason="identity").status_code == 200
+    with later(monkeypatch, days=40):
+        assert decide(operator, ref, "extend", reason="complexity").status_code == 200
+
+
+def test_the_days_of_a_stopped_clock_stand_still(reviewed: Installation) -> None:
+    accepted = reviewed.caller.erase_records("r1").json()
+    assert decide(reviewed.caller, accepted["ref"], "pause", reason="identity").is_success
+    past = {"at": (utcnow() - timedelta(days=60)).replace(tzinfo=None)}
+    begun = {"at": (utcnow() - timedelta(days=65)).replace(tzinfo=None)}
+    write(reviewed, "UPDATE erasure_requests SET due_at = :at", past)
+    write(reviewed, "UPDATE erasure_requests SET paused_at = :at", begun)
+    case = reviewed.caller.operator("GET", f"/v1/cases/{accepted['ref']}").json()
+    (item,) = reviewed.caller.operator("POST", "/v1/cases/search", json={}).json()["items"]
+    assert (case["days_left"], case["overdue"]) == (item["days_left"], item["overdue"])
+    assert item["days_left"] in (4, 5)
+
+
 @pytest.mark.parametrize("column", ["paused_at", "due_at"])
 def test_a_deadline_is_moved_from_what_the_log_has(reviewed: Installation, column: str) -> None:
     accepted = reviewed.caller.erase_records("r1").json()

@@ -1,5 +1,6 @@
 """Models whose rows stay with their clients: from signed statistics to certificates."""
 
+from datetime import datetime, timedelta
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from models.database.types import utcnow
 from tests.installation import Installation, head, predicate, state
 from tests.remote import Remote
 from tests.small import MODEL
+from workers.leases.stalled import ESCALATION_MARGIN
 
 
 @pytest.fixture
@@ -205,6 +207,20 @@ def test_silence_goes_to_a_person_and_never_counts_as_done(
     assert found.scope.records == 2  # the others' ids are not shown
     assert found.method.parameters["dropped"] == str(len(remote.owned("c2")) - 2)
     installation.check()
+
+
+def test_an_extension_gives_the_client_more_time(
+    installation: Installation, remote: Remote
+) -> None:
+    wanted = remote.owned("c2")[:2]
+    request_id = erase(installation, {"level": "sample", "records": wanted})
+    path = f"/v1/cases/{request_id}/extend"
+    extended = installation.caller.operator("POST", path, json={"reason": "complexity"})
+    assert extended.status_code == 200, extended.text
+    due = datetime.fromisoformat(extended.json()["due_at"])
+    (question,) = remote.asked("c2")
+    until = datetime.fromisoformat(question["escalates_at"])
+    assert abs(due - until - ESCALATION_MARGIN) < timedelta(seconds=2)
 
 
 FORGED = [
