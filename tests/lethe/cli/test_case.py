@@ -1,6 +1,5 @@
 """`lethe case` against a service that answers what it likes."""
 
-from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -9,14 +8,14 @@ import pytest
 from click.testing import CliRunner, Result
 
 from lethe.cli.case import case
-from lethe.cli.drop import _one
-from lethe.cli.drop import _person as drop_person
+from lethe.cli.drop import drop
 from lethe.client import Client
 from lethe.client.errors import AnswerError
 from lethe.identity import Identity
-from lethe.protocols.drop_lists import Row
 from lethe.report.queue import COLUMNS
 from tests.lethe.cli.test_webhook import BASE, TOKEN
+from tests.lethe.protocols.test_drop_lists import EMAIL, archive
+from tests.lethe.protocols.test_drop_lists import listed as hashed_list
 
 REF = "0b5d1c1e-6a4e-4b52-9d39-0d5a6c6d2f11"
 FILE = b"whatever the service sends"
@@ -117,6 +116,12 @@ class Careless:
     def __init__(self, ref: Any) -> None:
         self.ref = ref
 
+    def __enter__(self) -> "Careless":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        return None
+
     def find_person(self, person: Identity) -> list[dict[str, Any]]:
         return [{"model": "m", "records": ["r"], "held_out": [], "erased": 0, "uncertified": 0}]
 
@@ -125,10 +130,15 @@ class Careless:
 
 
 @pytest.mark.parametrize("ref", [f"{REF}\nABCDEFGHIJKL,{REF},1", "=1+1", "é", 7])
-def test_a_service_adds_no_line_to_what_a_deletion_list_noted(ref: Any) -> None:
+def test_a_service_adds_no_line_to_what_a_deletion_list_noted(
+    ref: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """`cases.csv` is believed by the next run: this line would end another work item."""
-    known: dict[str, str] = {}
-    opened, row = StringIO(), Row("0123456789ab", bytes(32))
-    with pytest.raises(AnswerError, match="reference"):
-        _one(Careless(ref), drop_person("email", row), "Email", row, known, opened)  # type: ignore[arg-type]
-    assert (known, opened.getvalue()) == ({}, "")
+    monkeypatch.setattr("lethe.cli.saved.client", lambda _: Careless(ref))
+    file = archive(tmp_path / "lists.zip", (EMAIL, hashed_list("ada@example.org")))
+    found = CliRunner().invoke(
+        drop, ["process", str(file), "--out", str(tmp_path / "out"), "--url", BASE]
+    )
+    assert isinstance(found.exception, AnswerError)
+    assert "reference" in str(found.exception)
+    assert (tmp_path / "out" / "cases.csv").read_text() == ""

@@ -59,8 +59,9 @@ def test_a_contribution_is_learned_once(ready: Installation) -> None:
     file.write_bytes(copy)
     write(
         ready,
-        "UPDATE artifacts SET wrapped_key = (SELECT wrapped_key FROM kept), shredded_at = NULL,"
-        f" unlinked_at = NULL WHERE id = '{upload}'",
+        "UPDATE artifacts SET wrapped_key = (SELECT wrapped_key FROM kept), "
+        "digest = (SELECT digest FROM kept), shredded_at = NULL, unlinked_at = NULL "
+        f"WHERE id = '{upload}'",
         "UPDATE contributions SET state = 'received' WHERE keyid = 'client'",
         "UPDATE jobs SET id = 'other', stage = 'execute', done_at = NULL WHERE contribution_id = "
         "(SELECT id FROM contributions WHERE keyid = 'client')",
