@@ -206,8 +206,7 @@ def get_version(ref: str, number: Number, services: ServicesDep) -> VersionView:
 )
 def get_artifact(ref: str, number: Number, request: Request, services: ServicesDep) -> Response:
     """Download a version's head as safetensors; 410 once it was withdrawn and shredded."""
-    with services.reading() as session:
-        head = registry.head(services, session, ref, number)
+    head = registry.head(services, ref, number)
     return revalidated(request, head, SAFETENSORS)
 
 

@@ -2,8 +2,9 @@
 
 import hashlib
 from base64 import b64decode
+from collections.abc import Callable
 from contextlib import suppress
-from typing import Literal
+from typing import Literal, TypeVar
 
 from sqlmodel import Session, col, select
 
@@ -31,6 +32,8 @@ from lethe.catalogue import data_of, family_of
 from lethe.certificates.model_signature import sign_model
 from lethe.signing.http import SignedBy
 from models import Certificate, ErasureRequest, Model, ModelVersion, Verification
+
+T = TypeVar("T")
 
 
 def find(session: Session, ref: str) -> Model:
@@ -125,23 +128,47 @@ def _version(session: Session, model: Model, number: int | Literal["current"]) -
     return row
 
 
-def head(
-    services: Services, session: Session, ref: str, number: int | Literal["current"]
-) -> bytes:
+def head(services: Services, ref: str, number: int | Literal["current"]) -> bytes:
     """Return a version's file. The table `model_versions` may say that a version is kept.
 
     Raises UnknownModelError, ModelDeletedError, NotFoundError: as `version`; ShreddedError: by
     the log, the version was withdrawn, or its file is destroyed.
     """
-    row = version(services, session, ref, number)
-    gone = is_withdrawn(services.ledger, find(session, ref), row.number)
-    with suppress(ShreddedError):
-        if not gone:
-            return services.artifacts.get(session, row.head_id)
-    raise ShreddedError(
-        f"version {number} was withdrawn by a later erasure, and its file destroyed: download "
-        "the current version"
-    )
+
+    def read(session: Session, model: Model, row: ModelVersion) -> bytes:
+        gone = is_withdrawn(services.ledger, model, row.number)
+        with suppress(ShreddedError):
+            if not gone:
+                return services.artifacts.get(session, row.head_id)
+        raise ShreddedError(
+            f"version {number} was withdrawn by a later erasure, and its file destroyed: "
+            "download the current version"
+        )
+
+    return _of_version(services, ref, number, read)
+
+
+def _of_version(
+    services: Services,
+    ref: str,
+    number: int | Literal["current"],
+    read: Callable[[Session, Model, ModelVersion], T],
+) -> T:
+    """Return what `read` returns of a version; as it may, it raises ShreddedError.
+
+    The log and the files are newer than the snapshot. If the version that was current there was
+    withdrawn meanwhile, the next one is read.
+    """
+    seen = None
+    while True:
+        with services.reading() as session:
+            row = version(services, session, ref, number)
+            try:
+                return read(session, find(session, ref), row)
+            except ShreddedError:
+                if number != "current" or row.number == seen:
+                    raise
+                seen = row.number
 
 
 def certificates_of(
@@ -179,15 +206,16 @@ def sign_version(services: Services, ref: str, number: int | Literal["current"])
         ShreddedError: The version was withdrawn.
         UnloggedVersionError: The table's row differs from the log's version.
     """
-    with services.reading() as session:
-        row = version(services, session, ref, number)
-        model = find(session, ref)
+
+    def read(_: Session, model: Model, row: ModelVersion) -> tuple[str, str]:
         logged_leaf(services.ledger, model, row)
         if row.withdrawn_at is not None or is_withdrawn(services.ledger, model, row.number):
             raise ShreddedError(
                 "this version was withdrawn: the service no longer vouches for it"
             )
-        name, digest = f"{ref}@{row.number}", row.head_digest
+        return f"{ref}@{row.number}", row.head_digest
+
+    name, digest = _of_version(services, ref, number, read)
     issuer, keyid, _ = signing_issuer(services.settings, services.ledger)
     return sign_model(name, digest, issuer=issuer, issuer_keyid=keyid)
 

@@ -6,7 +6,10 @@ import numpy as np
 import pytest
 from sqlmodel import Session, select
 
+from app.ledger.sequencer import Ledger
+from app.reconcile.inputs import is_withdrawn
 from app.service.desk import decisions
+from app.service.models import registry
 from models import Contribution, Model
 from tests.installation import Installation, shown, state
 from tests.small import MODEL, Caller, pack, rows
@@ -63,3 +66,23 @@ def test_an_entry_that_is_signed_while_an_upload_is_opened_keeps_its_rows_from_n
     with Session(ready.services.engine) as session:
         row = session.exec(select(Contribution).where(Contribution.keyid == "client")).one()
     assert (row.state, received) == ("learned", [202])
+
+
+@pytest.mark.parametrize("what", ["artifact", "signature"])
+def test_a_current_version_that_is_replaced_while_it_is_read_is_the_next_one(
+    ready: Installation, what: str, monkeypatch: Patch
+) -> None:
+    honest, replaced = is_withdrawn, list[str]()
+
+    def replaced_meanwhile(ledger: Ledger, model: Model, number: int) -> bool:
+        if not replaced:
+            replaced.append(str(ready.caller.erase_records("r1").json()["id"]))
+            ready.drain()
+        return honest(ledger, model, number)
+
+    monkeypatch.setattr(registry, "is_withdrawn", replaced_meanwhile)
+    answer = ready.caller.operator("GET", f"/v1/models/{MODEL}/versions/current/{what}")
+    assert answer.status_code == 200, answer.text
+    assert state(ready, replaced[0]) == "certified"
+    by_number = ready.caller.operator("GET", f"/v1/models/{MODEL}/versions/1/{what}")
+    assert by_number.status_code == 410
