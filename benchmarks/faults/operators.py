@@ -1,13 +1,16 @@
 """What operators do: commands of `lethe`, each as an operator repeats it after an error."""
 
 import json
+import uuid
 from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
+from unittest.mock import patch
 
+from sqlalchemy.engine import Engine
 from sqlmodel import Session, col, select
 
-from app.backup.archive import read_manifest, write_backup
+from app.backup.archive import ARTIFACTS, read_manifest, write_backup
 from app.backup.beats import Beat, write_beat
 from app.backup.check import fsck_installation
 from app.backup.errors import BackupError
@@ -37,7 +40,7 @@ from lethe.files import PARTIAL
 from lethe.log.follow import mirror_log
 from migrations.runner import upgrade
 from models import Job, Model
-from models.database.session import opened_engine
+from models.database.session import opened_engine, reading
 from models.database.types import utcnow
 from tests import small_network
 from tests.installation import Installation
@@ -146,12 +149,19 @@ def replace_silo_key(made: Installation, told: Told) -> None:
 
 
 def backup(made: Installation, told: Told) -> None:
-    """Write a backup of one moment, of database and keys."""
+    """Write a backup of one moment, of database and keys; a copied file is destroyed before."""
+    orphan = made.settings.data_dir / ARTIFACTS / str(uuid.uuid4())
+
+    def destroyed(engine: Engine) -> Engine:
+        orphan.unlink(missing_ok=True)
+        return reading(engine)
 
     def once() -> Path:
         number = sum(1 for _ in made.settings.data_dir.glob("backup-*"))
         folder = made.settings.data_dir / f"backup-{number}"
-        write_backup(made.settings, made.services.engine, folder, Path(f"{folder}-keys"))
+        orphan.write_bytes(b"of a transaction that was rolled back")
+        with patch("app.backup.archive.reading", destroyed):
+            write_backup(made.settings, made.services.engine, folder, Path(f"{folder}-keys"))
         return folder
 
     told("backup", tried(once).name)
