@@ -29,6 +29,7 @@ from tests.installation import Installation, head, predicate, state
 from tests.small import CLASSES, MODEL
 from tests.workers.secure_sum.client.federation import Masked
 from workers.data.identities import hashed
+from workers.families.masked.case import encode_counts
 
 FOUR = ("c0", "c1", "c2", "c3")
 
@@ -99,6 +100,9 @@ def test_no_certificate_confirms_a_guess_of_label_counts(learned: Masked) -> Non
     assert guess not in predicate(installation, request_id).purged.artifacts
     with Session(installation.services.engine) as session:
         assert guess not in session.exec(select(Artifact.digest)).all()
+    # A salt that everybody knows would confirm the guess as none does.
+    salts = {canonical.decode(encode_counts(counts))[-1] for _ in range(3)}
+    assert [len(bytes.fromhex(salt)) for salt in salts] == [32] * 3
 
 
 def test_erased_and_added_in_one_round(learned: Masked) -> None:
