@@ -33,6 +33,10 @@ EDWARDS25519 = b"\x13\x0cedwards25519"  # curveName, PKCS #11 3.1 section 6.3.3
 P256 = bytes.fromhex("06082a8648ce3d030107")  # secp256r1, RFC 5480 section 2.1.1.1
 TYPES = {"ed25519": KeyType.EC_EDWARDS, "ecdsa-p256-sha256": KeyType.EC}
 CURVES = {"ed25519": ED25519, "ecdsa-p256-sha256": P256}
+# PKCS #11 3.1 section 4.9: generated there, never without CKA_SENSITIVE or with
+# CKA_EXTRACTABLE. Only the token itself sets them.
+NEVER_OUTSIDE = (Attribute.LOCAL, Attribute.ALWAYS_SENSITIVE, Attribute.NEVER_EXTRACTABLE)
+PROBE = b"lethe: the two halves of a key belong together"  # no note, envelope or receipt
 OTHERWISE = (
     "the token signs with another key than that of the public half, or wrongly: what it signed "
     "is dropped; restore the key in it"
@@ -89,18 +93,30 @@ def open_key(settings: Settings, uri: KeyUri) -> HsmEd25519 | HsmP256:
     return HsmP256(settings, uri, public)
 
 
-def generate(settings: Settings, uri: KeyUri, algorithm: Algorithm) -> None:
+def generate(
+    settings: Settings, uri: KeyUri, algorithm: Algorithm, *, unknown: bool = False
+) -> None:
     """Make a pair in the token, under the URI's label, unless there is one.
 
-    The private half is not extractable: it never leaves the token.
+    The private half is not extractable: it never leaves the token. Then the pair signs once:
+    whoever had access to the token could have put another public half under the label.
+
+    unknown: refuse a pair whose private half somebody may know.
 
     Raises:
-        HsmError: The token cannot be reached, or makes no such key.
+        HsmError: The token cannot be reached, or makes no such key; the pair is refused, or its
+            halves are of two keys.
     """
 
     def make(session: Session) -> None:
         with suppress(pkcs11.NoSuchKey):
-            sessions.one(session, uri, ObjectClass.PRIVATE_KEY)
+            private = sessions.one(session, uri, ObjectClass.PRIVATE_KEY)
+            if unknown and not _is_unknown(private):
+                raise HsmError(
+                    f"the token {uri.token} has a key {uri.object} already that was put there, "
+                    "or could be copied from it, so somebody may know it: destroy it in the "
+                    "token, or give another --to"
+                )
             return
         with session.token.open(rw=True) as writing:  # logged in, as all sessions of a process
             curve = writing.create_domain_parameters(
@@ -115,6 +131,19 @@ def generate(settings: Settings, uri: KeyUri, algorithm: Algorithm) -> None:
             )
 
     sessions.call(settings, uri, make)
+    made = open_key(settings, uri)
+    if isinstance(made, HsmEd25519):
+        made.sign(PROBE)
+    else:
+        made.sign(PROBE, ECDSA(SHA256()))
+
+
+def _is_unknown(private: pkcs11.Object) -> bool:
+    """Return whether a private half was generated in its token and never could leave it."""
+    try:
+        return all(private[one] is True for one in NEVER_OUTSIDE)
+    except pkcs11.AttributeTypeInvalid:  # the token does not say
+        return False
 
 
 def _public(session: Session, uri: KeyUri) -> PublicKey:

@@ -129,7 +129,8 @@ def make_next(
     place of the key in use. known: SubjectPublicKeyInfo of all keys of the role, the one in use
     last.
     In a token, the next key is numbered after them, so that a key pair left by a crash is found
-    again: it has signed nothing and cannot be copied. The next variable is numbered likewise.
+    again: it has signed nothing and cannot be copied. Any other pair there is refused. The next
+    variable is numbered likewise.
 
     Raises:
         KeyPlaceError: The log already names the key in the file or in that place; or the file
@@ -199,7 +200,7 @@ def _make(
         made, data = private, private_pem(private).encode()
     else:
         if isinstance(place, KeyUri):  # what supplies a variable makes its key
-            _generate(settings, place, algorithm)
+            _generate(settings, place, algorithm, unknown=replace)
         # Check before writing the file: one naming a wrong key would need removing by hand.
         made = _open(settings, place)
         if algorithm_of(made.public_key()) != algorithm:
@@ -240,10 +241,10 @@ def _open(settings: Settings, place: KeyPlace) -> SigningKey:
     return open_key(settings, place)
 
 
-def _generate(settings: Settings, uri: KeyUri, algorithm: Algorithm) -> None:
+def _generate(settings: Settings, uri: KeyUri, algorithm: Algorithm, *, unknown: bool) -> None:
     with _need_pkcs11():
         from app.hsm.token_keys import generate
-    generate(settings, uri, algorithm)
+    generate(settings, uri, algorithm, unknown=unknown)
 
 
 @contextmanager

@@ -19,6 +19,7 @@ from cryptography.hazmat.primitives.serialization import (
 
 from lethe.canonical import format_base64, parse_base64
 from lethe.records import dataclass
+from lethe.weak_keys import is_weak
 
 ANNOUNCED: Final = "key.announced"
 ROTATED: Final = "key.rotated"
@@ -146,7 +147,10 @@ def load_p256(spki: bytes) -> EllipticCurvePublicKey:
 
 def load_ed25519(spki: bytes) -> Ed25519PublicKey:
     """Return the Ed25519 key of a canonical DER SubjectPublicKeyInfo. Raises ValueError."""
-    key: Ed25519PublicKey = _load(spki, Ed25519PublicKey, "a log's key is an Ed25519 key")
+    wrong = "a log's key is an Ed25519 key"
+    key: Ed25519PublicKey = _load(spki, Ed25519PublicKey, wrong)
+    if is_weak(key.public_bytes_raw()):
+        raise ValueError(wrong)
     return key
 
 

@@ -20,6 +20,7 @@ from lethe.canonical import format_base64, parse_base64
 from lethe.errors import LetheError
 from lethe.log.cosignature import ed25519_message, ml_dsa_message, split_cosignature
 from lethe.records import dataclass
+from lethe.weak_keys import is_weak
 
 MAX_NOTE = 1_000_000  # bytes, as in golang.org/x/mod/sumdb/note
 MAX_SIGNATURES = 100  # the specification asks for at least 16
@@ -151,15 +152,15 @@ class NoteSigner:
 def parse_vkey(text: str) -> NoteVerifier:
     """Parse a verifier key: `name+hex key id+base64(type || public key)`.
 
-    Raises NoteError: malformed, of an unsupported type, or the key id does not match name and
-    key.
+    Raises NoteError: malformed, of an unsupported type, a key under which anybody signs, or the
+    key id does not match name and key.
     """
     name, _, rest = text.partition("+")
     _, _, encoded = rest.partition("+")  # base64 may contain a plus itself
     try:
         data = parse_base64(encoded)
         kind, raw = data[:1], data[1:]
-        if kind not in ALGORITHMS:
+        if kind not in ALGORITHMS or (kind != ML_DSA_44 and is_weak(raw)):
             raise ValueError
         key: PublicKey
         if kind == ML_DSA_44:

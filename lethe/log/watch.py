@@ -126,7 +126,8 @@ def _is_signed(note: bytes, keys: Keys) -> bool:
 
 def _kept(note: bytes, mirror: Path) -> Path:
     """Keep a checkpoint that the log's key signed: with the mirror's it proves the alarm."""
-    path = mirror / EVIDENCE / f"checkpoint-{hashlib.sha256(note).hexdigest()[:16]}"
+    # The whole digest: of a part, a log could make two notes, and replace the proof by another.
+    path = mirror / EVIDENCE / f"checkpoint-{hashlib.sha256(note).hexdigest()}"
     path.parent.mkdir(exist_ok=True)
     write_durably(path, note)
     return path

@@ -31,6 +31,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from lethe.signing.errors import KeyFormatError, SignatureInvalidError
+from lethe.weak_keys import is_weak
 
 Algorithm = Literal["ed25519", "ecdsa-p256-sha256"]  # names of RFC 9421 section 6.2.2
 PrivateKey = Ed25519PrivateKey | EllipticCurvePrivateKey
@@ -96,7 +97,8 @@ def load_private_key(pem: bytes) -> PrivateKey:
 def load_public_key(pem: bytes) -> PublicKey:
     """Parse a public key (PEM, SubjectPublicKeyInfo).
 
-    Raises KeyFormatError: not such a PEM, a private key, or a kind other than the two.
+    Raises KeyFormatError: not such a PEM, a private key, a kind other than the two, or a key
+    under which anybody signs.
     """
     if b"PRIVATE KEY" in pem:
         raise KeyFormatError(
@@ -109,6 +111,8 @@ def load_public_key(pem: bytes) -> PublicKey:
         raise KeyFormatError(f"the text is not a public key in PEM: {REMEDY}") from None
     algorithm_of(key)
     assert isinstance(key, PublicKey)
+    if isinstance(key, Ed25519PublicKey) and is_weak(key.public_bytes_raw()):
+        raise KeyFormatError(f"anybody can sign as this public key: {REMEDY}")
     return key
 
 

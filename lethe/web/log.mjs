@@ -185,11 +185,23 @@ function keyOf(name, kind, raw) {
   return { name, kind, raw, logId, keyId: hex(logId.subarray(0, 4)) };
 }
 
+// Whether 32 bytes encode a point of small order, under which anybody signs, or one in a second
+// spelling: lethe/weak_keys.py.
+const FIELD = (1n << 255n) - 19n;
+const ORDER_8 = 0x05fc536d880238b13933c6d305acdfd5f098eff289f4c345b027b2c28f95e826n;
+const SMALL = [0n, 1n, FIELD - 1n, ORDER_8, FIELD - ORDER_8];
+
+function isWeak(key) {
+  const y = BigInt(`0x${hex(Uint8Array.from(key).reverse())}`) & ((1n << 255n) - 1n);
+  return y >= FIELD || SMALL.includes(y);
+}
+
 // A verifier key `name+hex key id+base64(type || key)`: {name, kind, raw, logId, keyId}.
 export function parseVkey(line) {
   const [name, ...rest] = line.split("+");
   const data = fromBase64(rest.slice(1).join("+")); // base64 may contain a plus itself
-  if (data === null || KEY_SIZES[data[0]] !== data.length - 1) {
+  const sized = data !== null && KEY_SIZES[data[0]] === data.length - 1;
+  if (!sized || (data[0] !== ML_DSA_44 && isWeak(data.subarray(1)))) {
     throw new Refused(
       "a verifier key is name+key id+base64 of an Ed25519 key, or of a witness's " +
         "Ed25519 or ML-DSA-44 key",

@@ -138,7 +138,9 @@ class Heads:
 
 
 def _name(checkpoint: Checkpoint) -> str:
-    tree = sha256(b"%d %b" % (checkpoint.size, checkpoint.root)).hexdigest()[:16]
+    # The whole digest: of a part, a log could make a fork and an honest tree, and `resolve` the
+    # fork by growing.
+    tree = sha256(b"%d %b" % (checkpoint.size, checkpoint.root)).hexdigest()
     return f"{origin_hash(checkpoint.origin)}-{tree}"
 
 

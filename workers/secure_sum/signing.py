@@ -25,6 +25,7 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import load_pem_public_key
 
 from lethe import canonical
+from lethe.weak_keys import is_weak
 from workers.secure_sum.errors import ForgedMessageError, PlanError
 
 # Ed25519 or ECDSA on P-256, as registered by `lethe.signing.keys`.
@@ -95,9 +96,10 @@ def parse_roster(document: object) -> dict[str, VerifyKey]:
                 "the roster file has a value that is no public key in PEM: `lethe "
                 "round roster` writes one"
             ) from None
-        good = isinstance(key, Ed25519PublicKey) or (
-            isinstance(key, EllipticCurvePublicKey) and isinstance(key.curve, SECP256R1)
-        )
+        if isinstance(key, Ed25519PublicKey):
+            good = not is_weak(key.public_bytes_raw())  # the service could sign as this member
+        else:
+            good = isinstance(key, EllipticCurvePublicKey) and isinstance(key.curve, SECP256R1)
         if not good or not isinstance(key, VerifyKey):
             raise PlanError(
                 "the roster file has a key that is neither Ed25519 nor ECDSA P-256: "

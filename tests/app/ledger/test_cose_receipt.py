@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import cbor2
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from scitt_cose import ReceiptResult, verify_receipt
@@ -68,6 +69,16 @@ def test_no_changed_byte_is_accepted() -> None:
             assert cose_receipt.check(bytes(changed), one.leaf, key()) is None, place
         except (ValueError, LookupError, TypeError):
             continue
+
+
+def test_a_subject_is_not_tied_to_its_entry() -> None:
+    """A limit of RFC 9942, of docs/threats-to-the-service.md: it signs subject and root alone."""
+    one, other = entry(4), entry(5)
+    protected, _, payload, signature = cbor2.loads(sign_receipt(LOG, one, SUBJECT)).value
+    _, proof, *_ = cbor2.loads(sign_receipt(LOG, other, SUBJECT[:-1] + "2")).value
+    parts = [protected, proof, payload, signature]
+    result = scitt(cbor2.dumps(cbor2.CBORTag(18, parts), canonical=True), other.leaf)
+    assert (result.ok, result.subject, result.leaf_index) == (True, SUBJECT, 5)
 
 
 def test_only_a_root_that_the_log_signed_before_is_signed() -> None:

@@ -43,6 +43,8 @@ def spki(secret: int) -> bytes:
 
 FIRST = KeyChange(ANNOUNCED, KEYID, spki(2026))
 SECOND = KeyChange(ROTATED, "next", spki(5), replaces=spki(2026))
+# SubjectPublicKeyInfo (RFC 8410) of the neutral point, under which anybody signs.
+NEUTRAL = bytes.fromhex("302a300506032b6570032100") + bytes([1]) + bytes(31)
 GONE = KeyChange(REVOKED, KEYID, spki(2026), reason="key-compromise")
 
 
@@ -304,6 +306,7 @@ def test_a_second_revocation_changes_nothing() -> None:
     "change",
     [
         replace(FIRST, role="log"),
+        replace(FIRST, role="log", keyid="00000000", key=NEUTRAL),
         replace(FIRST, role="master"),
         replace(FIRST, keyid="jane@example.org"),
         replace(FIRST, key=b"no key"),

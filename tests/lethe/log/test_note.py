@@ -4,7 +4,10 @@ import json
 from typing import Any
 
 import pytest
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.asymmetric.ed25519 import (
+    Ed25519PrivateKey,
+    Ed25519PublicKey,
+)
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -57,6 +60,16 @@ def test_vkey_vectors(case: Any) -> None:
             parse_vkey(case["vkey"])
     else:
         assert parse_vkey(case["vkey"]).vkey == case["vkey"]
+
+
+def test_a_key_under_which_anybody_signs_is_none() -> None:
+    """Its log could deny a fork: here nobody's signature fits two checkpoints of one size."""
+    neutral = bytes([1]) + bytes(31)
+    key = NoteVerifier.of("log.example", Ed25519PublicKey.from_public_bytes(neutral))
+    for root in ("AAAA", "BBBB"):
+        key.check(f"log.example\n7\n{root}\n", neutral + bytes(32))
+    with pytest.raises(NoteError):
+        parse_vkey(key.vkey)
 
 
 def test_notes_of_others_open() -> None:

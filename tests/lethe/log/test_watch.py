@@ -1,6 +1,8 @@
 """A monitor sees each way in which a log stops being what it was, and keeps what was signed."""
 
+import hashlib
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -60,6 +62,26 @@ def test_each_way_has_its_alarm(
     mirror = {k: (tmp_path / k).read_bytes() for k in BEGUN}
     assert mirror == BEGUN
     assert verify_log(fetch_files(mirror), VERIFIER).size == 300
+
+
+def begins_alike(data: bytes) -> SimpleNamespace:
+    """SHA-256 of texts that somebody searched for: 2**32 of them have two that begin alike."""
+    digest = "0" * 16 + hashlib.sha256(data).hexdigest()[16:]
+    return SimpleNamespace(hexdigest=lambda: digest)
+
+
+def test_a_log_does_not_replace_the_proof_of_its_fork(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    served = Served()
+    assert next(watch(served, VERIFIER, tmp_path, every=1, full_every=2))[0].report is not None
+    monkeypatch.setattr("lethe.log.watch.hashlib", SimpleNamespace(sha256=begins_alike))
+    rewound = log_files(oracle.entries(299))  # an old copy, which proves nothing
+    for files in (FORKED, rewound):
+        served.files = files
+        assert next(watch(served, VERIFIER, tmp_path, every=1, full_every=2))[0].evidence
+    kept = {one.read_bytes() for one in (tmp_path / EVIDENCE).iterdir()}
+    assert kept == {FORKED["checkpoint"], rewound["checkpoint"]}
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric import dsa, ec, ed448, rsa, x25519
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes
 from cryptography.hazmat.primitives.serialization import (
     BestAvailableEncryption,
@@ -46,6 +47,15 @@ def test_keys_survive_being_written_and_read(algorithm: Algorithm) -> None:
     assert public_pem(public) == public_pem(key)
     assert algorithm_of(key) == algorithm_of(public) == algorithm
     assert public_pem(public_of(public)) == public_pem(key)
+
+
+def test_a_key_under_which_anybody_signs_is_refused() -> None:
+    neutral = bytes([1]) + bytes(31)
+    key = Ed25519PublicKey.from_public_bytes(neutral)
+    for request in (b"erase everything", b"erase nothing"):
+        key.verify(neutral + bytes(32), request)  # whoever registered it could deny both
+    with pytest.raises(KeyFormatError, match="anybody can sign as this public key"):
+        load_public_key(public_pem(key).encode())
 
 
 def test_generated_keys_differ() -> None:

@@ -30,6 +30,7 @@ from lethe.witness.witness import (
     Witness,
 )
 from tests.lethe.certificates.build import log_signer
+from tests.lethe.log.test_watch import begins_alike
 from tests.lethe.witness.logs import Log, witness_in
 
 LOG, FORK = Log(20), Log(20, "other ")
@@ -100,6 +101,19 @@ def test_a_stranger_cannot_fill_the_place_of_evidence(
     before = len(list((place / "unproven").iterdir()))
     witness.add_checkpoint(LOG.request(10, 20))
     assert len(list((place / "unproven").iterdir())) == before - 1
+
+
+def test_a_log_does_not_remove_what_was_kept_of_its_fork(
+    witness: Witness, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It searched for a fork and an honest tree whose digests begin alike, and then grows."""
+    monkeypatch.setattr("lethe.witness.heads.sha256", begins_alike)
+    witness.add_checkpoint(LOG.request(0, 10))
+    with pytest.raises(InconsistentError):
+        witness.add_checkpoint(FORK.request(10, 15))
+    witness.add_checkpoint(LOG.request(10, 20))
+    (kept,) = (place / "unproven").iterdir()
+    assert kept.read_bytes() == FORK.request(10, 15)
 
 
 def test_another_root_of_the_same_size_is_evidence_whatever_old_size_is_named(

@@ -7,7 +7,10 @@ import re
 
 import numpy as np
 import pytest
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.asymmetric.ed25519 import (
+    Ed25519PrivateKey,
+    Ed25519PublicKey,
+)
 from cryptography.hazmat.primitives.asymmetric.rsa import generate_private_key
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from hypothesis import given, settings
@@ -302,6 +305,7 @@ ROSTERS = {
     "no-pem": {"a": "no"},
     "a-number": {"a": 7},
     "rsa": {"a": _pem(generate_private_key(65537, 2048).public_key())},
+    "anybody": {"a": _pem(Ed25519PublicKey.from_public_bytes(bytes([1]) + bytes(31)))},
 }
 
 

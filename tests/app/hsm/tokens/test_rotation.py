@@ -3,9 +3,11 @@
 from collections.abc import Iterator
 
 import pytest
+from pkcs11 import Attribute, KeyType, MechanismFlag, ObjectClass
 
 from app.cli.service_key import service_key
-from app.hsm.token_keys import open_key
+from app.hsm.errors import HsmError
+from app.hsm.token_keys import ED25519, P256, open_key
 from app.hsm.uri import parse_uri
 from app.keys import rotate as rotate_module
 from app.keys import rotate_log as rotate_log_module
@@ -25,6 +27,7 @@ from lethe.log.key_changes import ROTATED, KeyChange
 from lethe.signing.keys import generate_key, private_pem
 from tests.app.hsm.tokens.softhsm import SoftHsm
 from tests.app.hsm.tokens.test_installation import ISSUER, LOG, run
+from tests.app.hsm.tokens.test_token_keys import writing
 from tests.app.keys.test_issuer import certified, verdict
 from tests.app.keys.test_log_key import DiedError, die, dies_after, ids, signers, trust
 from tests.installation import Installation, install
@@ -127,6 +130,77 @@ def test_a_killed_rotation_goes_on(
         else:
             assert signing_issuer(settings, ledger)[0].public_key() == made
     certified(in_token, "r3")
+    in_token.check()
+
+
+def in_use(settings: Settings, in_token: Installation) -> tuple[object, object]:
+    """Return the public halves of the newest keys of log and issuer."""
+    issuer, _, _ = signing_issuer(settings, in_token.services.ledger)
+    return in_token.services.ledger.keys.verifiers[-1].key, issuer.public_key()
+
+
+def test_a_pair_that_somebody_may_know_does_not_follow(
+    in_token: Installation, hsm: SoftHsm
+) -> None:
+    """Who had the PIN once must not know the key that a rotation after that announces."""
+    settings, ledger = in_token.settings, in_token.services.ledger
+    before = in_use(settings, in_token)
+    hsm.add_key(generate_key("ed25519"), "log-2", id="71")
+    hsm.add_key(generate_key("ecdsa-p256-sha256"), "issuer-2", id="72")
+    for rotate in (rotate_log, rotate_issuer):
+        with pytest.raises(HsmError, match=r"somebody may know it: destroy it"):
+            rotate(settings, ledger)
+    assert in_use(settings, in_token) == before
+    for label in ("log-3", "issuer-3"):  # generated in the token, and made to be copied
+        leave_extractable(settings, label)
+    for rotate, label in ((rotate_log, f"{LOG}-3"), (rotate_issuer, f"{ISSUER}-3")):
+        with pytest.raises(HsmError, match=r"somebody may know it: destroy it"):
+            rotate(settings, ledger, to=label)
+    assert in_use(settings, in_token) == before
+    in_token.check()
+
+
+def leave_extractable(settings: Settings, label: str) -> None:
+    kind, curve = (
+        (KeyType.EC_EDWARDS, ED25519) if label.startswith("log") else (KeyType.EC, P256)
+    )
+    with writing(settings) as session:
+        parameters = session.create_domain_parameters(
+            kind, {Attribute.EC_PARAMS: curve}, local=True
+        )
+        parameters.generate_keypair(
+            id=label.encode(),
+            label=label,
+            store=True,
+            capabilities=MechanismFlag.SIGN | MechanismFlag.VERIFY,
+            private_template={Attribute.EXTRACTABLE: True},
+        )
+
+
+def test_a_public_half_of_another_key_is_not_announced(
+    in_token: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Beside a private half that a crash left in the token, somebody puts their own public one."""
+    settings, ledger = in_token.settings, in_token.services.ledger
+    before = in_use(settings, in_token)
+    with monkeypatch.context() as patch:
+        patch.setattr(key_files, "write_durably", die)
+        for rotate in (rotate_log, rotate_issuer):
+            with pytest.raises(DiedError):
+                rotate(settings, ledger)
+    for other in ("log-theirs", "issuer-theirs"):
+        leave_extractable(settings, other)
+    with writing(settings) as session:
+        for label, other in (("log-2", "log-theirs"), ("issuer-2", "issuer-theirs")):
+            wanted = {Attribute.CLASS: ObjectClass.PUBLIC_KEY, Attribute.LABEL: label}
+            (left,) = session.get_objects(wanted)
+            (theirs,) = session.get_objects({**wanted, Attribute.LABEL: other})
+            left.destroy()
+            theirs[Attribute.LABEL] = label
+    for rotate in (rotate_log, rotate_issuer):
+        with pytest.raises(HsmError, match=r"another key than that of the public half"):
+            rotate(settings, ledger)
+    assert in_use(settings, in_token) == before
     in_token.check()
 
 
