@@ -7,7 +7,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from sqlalchemy import Connection
+from sqlalchemy import Connection, text
 
 from app.backup import rows
 from models.database.session import make_engine, opened_engine
@@ -66,6 +66,16 @@ def test_rows_are_read_back(connection: Connection, lines: list[Any]) -> None:
     file = io.BytesIO()
     rows.dump(connection, file)
     assert [json.loads(line) for line in file.getvalue().splitlines()] == lines
+
+
+@pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)
+def test_rows_are_read_back_before_postgresql_18(
+    connection: Connection, lines: list[Any]
+) -> None:
+    """In earlier versions bytes have no maximum (manual, 9.21)."""
+    renamed = "UPDATE pg_proc SET proname = 'max_of_18' WHERE oid = 'max(bytea)'::regprocedure"
+    connection.execute(text(renamed))
+    assert load(connection, lines) == sum(isinstance(line, list) for line in lines)
 
 
 def test_a_row_before_any_table_is_refused(connection: Connection) -> None:
