@@ -8,6 +8,9 @@ from sqlmodel import Field, SQLModel
 from models.database.types import SealedName, SealedText, Tagged, UTCDateTime
 
 CLAIMED = "claimed_by IS NOT NULL"
+# Bytes of one owner's rows. PostgreSQL answers with bytes as a text twice as long, of less than
+# 2**30 bytes, so a larger block would be stored and never read again; SQLite holds 10**9.
+MOST_BLOCK = 500_000_000
 
 
 class Record(SQLModel, table=True):

@@ -17,7 +17,9 @@ def election() -> Election:
     """Return this process's part in the election; `celery beat` needs no key for it."""
     settings = Settings()
     renew_s = min(RENEW_S, settings.sweep_seconds)
-    return Election(make_engine(settings.resolved_database_url), renew_s)
+    return Election(
+        make_engine(settings.resolved_database_url, settings.stall_seconds), renew_s
+    )
 
 
 class ElectedScheduler(Scheduler):  # type: ignore[misc] # celery has no types

@@ -51,7 +51,10 @@ from migrations.runner import upgrade
 from models.database.session import reading
 from models.database.types import seal_columns
 
-MOST_LINE = 1 << 28  # bytes: a row has a few megabytes at most
+MOST_LINE = 1 << 30  # bytes: an owner's rows (`models.record.MOST_BLOCK`) in base64
+# Bytes of a line, and values of a longer one: short values, lists and objects take up to 25
+# times their bytes in memory.
+LONG, MOST_COMMAS = 1 << 28, 1000
 HALF = b"remove this directory, and run `lethe restore` with --keys\n"  # not all keys are here
 
 
@@ -192,9 +195,11 @@ def _load(connection: Connection, directory: Path, digest: str) -> int:
 
     def lines(file: BufferedReader) -> Iterator[bytes]:
         while line := file.readline(MOST_LINE + 1):
-            if len(line) > MOST_LINE:  # not read into memory whatever its length
+            is_long = len(line) > LONG
+            most = LONG if is_long and line.count(b",") > MOST_COMMAS else MOST_LINE
+            if len(line) > most:  # not read into memory whatever its length
                 raise BackupError(
-                    f"{DATABASE} has a line of more than {MOST_LINE} bytes, as no backup of "
+                    f"{DATABASE} has a line of more than {most} bytes, as no backup of "
                     "Lethe has: use another backup"
                 )
             hashed.update(line)

@@ -124,8 +124,10 @@ def advance_sequences(connection: Connection) -> None:
             name = {"table": f'"{table.name}"', "column": column.name}
             query = text("SELECT pg_get_serial_sequence(:table, :column)")
             sequence = connection.execute(query, name).scalar_one()
+            if sequence is None:
+                continue  # not a number, perhaps: before PostgreSQL 18 bytes have no maximum
             last = connection.execute(select(func.max(column))).scalar_one()
-            if sequence is not None and last is not None:
+            if last is not None:
                 connection.execute(
                     text("SELECT setval(CAST(:sequence AS regclass), :last)"),
                     {"sequence": sequence, "last": last},

@@ -61,7 +61,7 @@ def code(kind: str, value: str, checked: str, token: str) -> None:
         raise CheckedError(f"--checked: 1 to {MAX_CHECKED} printable characters")
     settings = Settings()
     root_secret = RootSecret.load(settings)
-    with opened_engine(settings.resolved_database_url) as engine:
+    with opened_engine(settings.resolved_database_url, settings.stall_seconds) as engine:
         require_schema(engine)
         open_ledger(settings, engine)  # registers the key that seals columns
         with Session(engine) as session:

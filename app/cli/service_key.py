@@ -279,5 +279,5 @@ def _tell_left(settings: Settings, name: str, before: KeyPlace | None) -> None:
 def _ledger() -> Iterator[tuple[Settings, Ledger]]:
     keep_private()
     settings = Settings()
-    with opened_engine(settings.resolved_database_url) as engine:
+    with opened_engine(settings.resolved_database_url, settings.stall_seconds) as engine:
         yield settings, load_ledger(settings, engine)

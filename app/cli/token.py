@@ -64,7 +64,7 @@ def list_(as_json: bool) -> None:
 @contextmanager
 def _session() -> Iterator[Session]:
     settings = Settings()
-    with opened_engine(settings.resolved_database_url) as engine:
+    with opened_engine(settings.resolved_database_url, settings.stall_seconds) as engine:
         require_schema(engine)
         open_ledger(settings, engine)  # registers the key that authenticates rows
         with Session(engine) as session:

@@ -28,7 +28,7 @@ def witnesses(end: bool, as_json: bool) -> None:
     Exits with 1 if one holds proof that the log's key signed another tree.
     """
     settings = Settings()
-    with opened_engine(settings.resolved_database_url) as engine:
+    with opened_engine(settings.resolved_database_url, settings.stall_seconds) as engine:
         require_schema(engine)
         ledger = open_ledger(settings, engine)
         if end:

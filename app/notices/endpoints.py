@@ -10,6 +10,7 @@ import uuid
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 
+from sqlalchemy import delete
 from sqlalchemy.exc import IntegrityError
 from sqlmodel import Session, col, select
 
@@ -138,13 +139,16 @@ def enable(services: Services, webhook: str) -> Webhook:
 
 
 def remove(services: Services, webhook: str) -> Webhook:
-    """Delete an endpoint and its secrets; return it. Raises NotFoundError if there is none."""
+    """Delete an endpoint and its secrets; return it.
+
+    Raises NotFoundError: there is none; ConflictError: another process changed it meanwhile.
+    """
 
     def effect(session: Session) -> Webhook:
         row = find(session, webhook)
-        key_rows(session).revoke(row)  # first: after a crash, the removal can be repeated
-        for one in session.exec(select(Webhook).where(col(Webhook.row) == row.row)).all():
-            session.delete(one)
+        _delete(session, row)
+        # Before the commit: after a crash, the removal can be repeated.
+        key_rows(session).revoke(row)
         return row
 
     return write(services, effect)
@@ -164,9 +168,7 @@ def _change(
     def effect(session: Session) -> Webhook:
         row = find(session, webhook)
         fields = row.model_dump()
-        session.delete(row)
-        session.flush()
-        session.expunge(row)
+        _delete(session, row)
         changed = Webhook(**{**fields, "generation": row.generation + 1})
         change(changed, clock(session))
         return _store(session, changed)
@@ -178,6 +180,17 @@ def _change(
     with services.reading() as session:
         _list_previous(session, made)
     return made
+
+
+def _delete(session: Session, row: Webhook) -> None:
+    """Delete a row that was read; what another process made of it would stay, or be replaced.
+
+    On PostgreSQL this waits for that process. Raises ConflictError: the row is gone.
+    """
+    session.expunge(row)
+    gone = delete(Webhook).where(col(Webhook.row) == row.row)
+    if session.connection().execute(gone).rowcount != 1:
+        raise ConflictError("the webhook was changed or removed meanwhile: try again")
 
 
 def _list_previous(session: Session, row: Webhook) -> None:

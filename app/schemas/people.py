@@ -213,7 +213,7 @@ class QueueQuery(Wire):
     state: State | Literal["answered"] | None = None
     model: ModelRef | None = None
     person: PersonIdentity | None = None
-    requester: Annotated[str, StringConstraints(min_length=1, max_length=128)] | None = None
+    requester: Annotated[Text, StringConstraints(max_length=128)] | None = None
     overdue: bool | None = None
     due_within: int | None = Field(default=None, ge=0, le=3650)
     held: bool | None = None

@@ -64,7 +64,8 @@ def make_engine(url: str, stall_s: int | None = None) -> Engine:
 
     stall_s: on PostgreSQL the server ends a writer that is idle in its transaction for this
     many seconds, and any of its statements that takes longer, after at most WAIT_S for a lock;
-    None for no limit, for migrations. Readers have no limit.
+    None for no limit, for what runs while no service does, such as migrations. Readers have no
+    limit.
 
     Raises UnsupportedDatabaseError: neither a SQLite file nor PostgreSQL.
     """
@@ -116,9 +117,9 @@ def _set_on_postgresql(connection: Any, _: ConnectionPoolEntry) -> None:
 
 
 @contextmanager
-def opened_engine(url: str) -> Iterator[Engine]:
-    """The engine for `url`, closed at the end of the block. Raises as `make_engine`."""
-    engine = make_engine(url)
+def opened_engine(url: str, stall_s: int | None = None) -> Iterator[Engine]:
+    """The engine for `url`, as of `make_engine`, closed at the end of the block."""
+    engine = make_engine(url, stall_s)
     try:
         yield engine
     finally:

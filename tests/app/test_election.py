@@ -1,18 +1,23 @@
 """One of several processes leads; when it dies or hangs, another one does."""
 
 import threading
+from collections.abc import Iterator
 from datetime import timedelta
 from itertools import count
 from typing import Any
 
 import pytest
+from sqlalchemy import Connection, event
 from sqlalchemy.engine import Engine
+from sqlalchemy.exc import DBAPIError
 from sqlmodel import Session, select
 
 from app.election import LEASES, RENEW_S, Election
+from app.settings import Settings
 from models import ScheduleLease
 from models.database.session import make_engine
 from models.database.types import clock
+from workers import schedule
 
 
 def expire(engine: Engine) -> None:
@@ -85,3 +90,38 @@ def test_a_process_without_its_database_does_not_lead(engine: Engine, tmp_path: 
         with pytest.raises(Exception, match="schedule_lease"):
             own.leads()
     away.dispose()
+
+
+@pytest.fixture
+def of_schedule(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Iterator[Election]:
+    """The election of a process of the schedule, with the shortest limit there is."""
+    monkeypatch.setenv("LETHE_DATABASE_URL", settings.resolved_database_url)
+    monkeypatch.setenv("LETHE_DATA_DIR", str(settings.data_dir))
+    monkeypatch.setenv("LETHE_STALL_SECONDS", "2")
+    schedule.election.cache_clear()
+    yield schedule.election()
+    schedule.election.cache_clear()
+
+
+@pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)
+def test_a_process_that_stands_still_while_it_takes_the_lease_keeps_nobody_waiting(
+    of_schedule: Election, settings: Settings
+) -> None:
+    """It holds the row until the server ends its transaction."""
+    engines = [make_engine(settings.resolved_database_url, 2)]
+    taken: list[bool] = []
+
+    def stands_still(connection: Connection) -> None:
+        if len(engines) == 1:
+            engines.append(connection.engine)
+            taken.append(asking(engines[0]).leads())
+
+    event.listen(Engine, "commit", stands_still)
+    try:
+        with pytest.raises(DBAPIError):
+            of_schedule.leads()
+    finally:
+        event.remove(Engine, "commit", stands_still)
+        for engine in engines:
+            engine.dispose()
+    assert taken == [True]

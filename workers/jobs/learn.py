@@ -18,9 +18,10 @@ from app.steps import reached
 from app.vault.master import ADD_BACK, UPLOAD, open_tombstone_key, record_tag, tags_digest
 from lethe import identity
 from lethe.catalogue import data_of
-from models import Contribution, Model, Record, Tombstone
+from models import Artifact, Contribution, Model, Record, Tombstone
 from models.database.session import chunks, rows_in
 from models.person import HELD_OUT, LEARNED
+from models.record import MOST_BLOCK
 from workers.errors import RefusedError
 from workers.families import base as family
 from workers.jobs import held_out, publish
@@ -82,8 +83,12 @@ def _learn(job: JobContext, sent: ReceivedUpload) -> None:
         before = versions.current(session, model)
         base = model.current_version
         tombstone_key = open_tombstone_key(services.root_secret, model)
+        size = session.get_one(Artifact, sent.artifact).size
     kind = family.of(model)
     upload = kind.read(model, file)
+    if size > MOST_BLOCK // 2:  # as soon as a block of it may be too large
+        for block in upload.blocks.values():
+            _encode(block)
     with services.reading() as session:
         clients = (
             (record, owner[0])
@@ -168,10 +173,21 @@ def _seal(
         sealed = stored.get(subject.id)
         whole = block if sealed is None else family.of(model).join(model, sealed, block)
         write = services.features.store if sealed is None else services.features.rewrite
-        write(session, subject, whole.encode(), len(whole.records))
+        write(session, subject, _encode(whole), len(whole.records))
         ids.append(subject.id)
     session.flush()
     return ids
+
+
+def _encode(block: StoredBlock) -> bytes:
+    """Return an owner's rows as they are sealed. Raises RefusedError: more than MOST_BLOCK."""
+    data = block.encode()
+    if len(data) > MOST_BLOCK:
+        raise RefusedError(
+            f"the rows of one client and subject take more than {MOST_BLOCK} bytes, which "
+            "databases cannot hold: name the subject of each row, so that each has fewer"
+        )
+    return data
 
 
 def _refuse_claims(file: BinaryIO, records: Iterable[str], measured: VersionFigure) -> None:

@@ -1,5 +1,6 @@
 """All rows of a database as lines, and lines of others: read, or refused in one way."""
 
+import base64
 import io
 import json
 from collections.abc import Iterator
@@ -7,11 +8,13 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from sqlalchemy import Connection
+from sqlalchemy import Connection, text
 
 from app.backup import rows
+from app.backup.restore import MOST_LINE
 from models.database.session import make_engine, opened_engine
 from models.database.types import METADATA
+from models.record import MOST_BLOCK
 from tests.app.backup.example import example
 
 DEEP = 4000  # deeper than Python's JSON goes
@@ -66,6 +69,22 @@ def test_rows_are_read_back(connection: Connection, lines: list[Any]) -> None:
     file = io.BytesIO()
     rows.dump(connection, file)
     assert [json.loads(line) for line in file.getvalue().splitlines()] == lines
+
+
+def test_a_restore_takes_the_line_of_the_largest_rows_of_an_owner() -> None:
+    """Otherwise a backup would be made that cannot be restored."""
+    other_columns = 4096
+    assert len(base64.b64encode(bytes(3))) * MOST_BLOCK // 3 + other_columns < MOST_LINE
+
+
+@pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)
+def test_rows_are_read_back_before_postgresql_18(
+    connection: Connection, lines: list[Any]
+) -> None:
+    """In earlier versions bytes have no maximum (manual, 9.21)."""
+    renamed = "UPDATE pg_proc SET proname = 'max_of_18' WHERE oid = 'max(bytea)'::regprocedure"
+    connection.execute(text(renamed))
+    assert load(connection, lines) == sum(isinstance(line, list) for line in lines)
 
 
 def test_a_row_before_any_table_is_refused(connection: Connection) -> None:

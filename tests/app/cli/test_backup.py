@@ -523,6 +523,10 @@ def test_a_line_without_end_is_not_read_into_memory(disaster: Disaster) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("app.backup.restore.MOST_LINE", 300)
         assert "a line of more than 300 bytes" in detail(run(restore, str(disaster.backup)))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("app.backup.restore.LONG", 300)
+        patch.setattr("app.backup.restore.MOST_COMMAS", 3)
+        assert "a line of more than 300 bytes" in detail(run(restore, str(disaster.backup)))
     assert run(restore, str(disaster.backup)).exit_code == 0
 
 

@@ -11,8 +11,10 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
-from sqlalchemy import text
-from sqlmodel import Session
+from sqlalchemy import event, text
+from sqlalchemy.engine import Engine
+from sqlalchemy.exc import DBAPIError
+from sqlmodel import Session, select
 
 from app import steps
 from app.cli.migrate import migrate
@@ -325,3 +327,32 @@ def test_a_name_that_a_list_cannot_show_is_refused(environment: Settings, name: 
 
 def test_scopes_are_a_closed_set(environment: Settings) -> None:
     assert run(token, "new", "--scope", "root", "--name", "x").exit_code == 2
+
+
+@pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)
+def test_a_command_that_stands_still_loses_the_lock(
+    ledger: Ledger, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise a stopped `lethe token new` keeps the service from writing until it goes on."""
+    monkeypatch.setenv("LETHE_DATABASE_URL", settings.resolved_database_url)
+    monkeypatch.setenv("LETHE_DATA_DIR", str(settings.data_dir))
+    monkeypatch.setenv("LETHE_ORIGIN", settings.origin)
+    monkeypatch.setenv("LETHE_STALL_SECONDS", "2")
+    began: list[int] = []
+    with opened_engine(settings.resolved_database_url, 2) as engine:
+        other = load_ledger(settings, engine)
+
+        def stands_still(_: object) -> None:
+            if not began:
+                began.append(1)
+                append(other, entry(0))
+
+        event.listen(Engine, "commit", stands_still)
+        try:
+            result = CliRunner().invoke(token, ["new", "--scope", "operator", "--name", "ann"])
+        finally:
+            event.remove(Engine, "commit", stands_still)
+        assert isinstance(result.exception, DBAPIError), result.exception
+        assert other.latest().size == 1
+        with Session(engine) as session:
+            assert session.exec(select(BearerToken)).all() == []

@@ -17,6 +17,7 @@ from standardwebhooks import WebhookVerificationError
 from app.ledger import storage
 from app.ledger.key_rows import KeyRows, believed
 from app.notices import alarms, deliver, endpoints, outbox, post
+from app.problems import ConflictError
 from app.reconcile.fsck.run import fsck
 from app.service import admission
 from lethe.catalogue import NOTICES
@@ -690,3 +691,30 @@ def test_a_webhook_that_is_changed_between_two_reads_of_a_writer_misses_nothing(
         ready.dispatcher.sweep(ready.services)
     assert changed == [f"{hook}.0"]
     assert [(row.receiver, row.event) for row in rows(ready)] == [(hook, event)]
+
+
+@pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)
+@pytest.mark.parametrize("removed", ["last", "first"])
+def test_a_webhook_that_was_removed_is_gone_whoever_changed_it_meanwhile(
+    removed: str, ready: Installation, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two writers on PostgreSQL read the same row, and neither sees what the other does to it."""
+    hook = add(ready, receiver)["id"]
+    own, others = endpoints.remove, endpoints.rotate
+    if removed == "first":
+        own, others = endpoints.rotate, endpoints.remove
+    honest, read = endpoints.find, list[str]()
+
+    def changed_meanwhile(session: Session, webhook: str) -> Webhook:
+        row = honest(session, webhook)
+        if not read:
+            read.append(row.row)
+            others(ready.services, webhook)
+        return row
+
+    monkeypatch.setattr(endpoints, "find", changed_meanwhile)
+    with pytest.raises(ConflictError, match="meanwhile"):
+        own(ready.services, hook)
+    if removed == "last":
+        endpoints.remove(ready.services, hook)  # the operator tries again
+    assert ready.caller.operator("GET", "/v1/webhooks").json()["items"] == []

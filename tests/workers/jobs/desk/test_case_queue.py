@@ -86,6 +86,18 @@ def test_what_waits_is_listed_in_every_way_of_submission(queue: Installation) ->
     assert len(found(queue)) == 5
 
 
+def test_a_requester_without_a_rendering_is_refused_on_either_database(
+    installation: Installation,
+) -> None:
+    """PostgreSQL cannot compare NUL: the service would answer 500."""
+    for name in ("\u0000", "ann\u0000", "a\nb"):
+        answer = search(installation, requester=name)
+        assert (answer.status_code, answer.json()["type"]) == (
+            422,
+            "urn:lethe:problem:body-invalid",
+        )
+
+
 def test_it_is_sorted_by_days_left_in_pages_that_overlap_nowhere(queue: Installation) -> None:
     refs = [one["ref"] for one in found(queue)]
     now = utcnow()
