@@ -6,6 +6,7 @@ sweep sends it again; so sending never fails, or delays, a call that has been co
 
 import logging
 import queue
+import ssl
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -67,6 +68,9 @@ def make_celery(settings: Settings) -> "Celery":
             "socket_connect_timeout": REPLY_SECONDS,
         }
     celery = Celery("lethe", broker=url)
+    if settings.broker_url.startswith("rediss:"):
+        # Without it, kombu accepts any certificate. `ssl_…` in the URL replaces it.
+        celery.conf.broker_use_ssl = {"ssl_cert_reqs": ssl.CERT_REQUIRED}
     celery.conf.update(
         broker_transport_options=options,
         broker_connection_retry_on_startup=True,

@@ -9,13 +9,14 @@ registry's entry deleted. A crash in between leaves the entry, and the next call
 import json
 import re
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 from lethe import canonical
-from workers.errors import RefusedError
+from workers.errors import ModelError, RefusedError
 from workers.libraries import require
 
 EXPERIMENT, FOLDER, ALIAS = "lethe", "model", "current"
@@ -30,14 +31,37 @@ class StillStoredError(RefusedError):
     """The artifact store still has files of a version that should have been deleted."""
 
 
-class MlflowStore:
-    """One registered model of an MLflow server or database; `tracking` is its URI."""
+class PushError(RefusedError):
+    """MLflow, or the store of its files, did not do what it was asked to."""
 
+
+@contextmanager
+def _named() -> Iterator[None]:
+    """Name an error by its type: its text repeats the URI, with user and password."""
+    try:
+        yield
+    except ModelError:
+        raise
+    except Exception as error:
+        raise PushError(
+            f"MLflow did not take it ({type(error).__name__}): check the address, user and "
+            "password of --mlflow, and the server's log; then push again"
+        ) from None
+
+
+class MlflowStore:
+    """One registered model of an MLflow server or database; `tracking` is its URI.
+
+    Every call raises PushError if MLflow or the store of its files fails.
+    """
+
+    @_named()
     def __init__(self, tracking: str, name: str) -> None:
         mlflow = require("mlflow", "mlflow")
         self.name = name
         self._client = mlflow.MlflowClient(tracking_uri=tracking, registry_uri=tracking)
 
+    @_named()
     def push(
         self,
         ref: str,
@@ -73,6 +97,7 @@ class MlflowStore:
         self._client.set_registered_model_alias(self.name, ALIAS, made.version)
         return str(made.version)
 
+    @_named()
     def delete_withdrawn(self, ref: str, withdrawn: Sequence[int]) -> list[str]:
         """Delete files, runs and entries of a model's withdrawn versions.
 

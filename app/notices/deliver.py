@@ -33,7 +33,7 @@ log = logging.getLogger(__name__)
 
 # Seconds after each failure: ten attempts in three days and a half.
 SCHEDULE = (5, 300, 1800, 7200, 18_000, 36_000, 50_400, 72_000, 86_400)
-LEASE_S = 60  # longer than an attempt: `post.WHOLE_S`, or four answers of a mail server
+LEASE_S = 60  # longer than an attempt: `post.WHOLE_S`, `mail.WHOLE_S`
 AT_ONCE, EACH = 200, 25  # receivers in a run, and deliveries for each
 SHARE_S = 15.0  # one receiver's share of a run: no attempt begins after it
 THREADS = 8

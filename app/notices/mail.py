@@ -10,20 +10,26 @@ Certificates are checked against the system's authorities (`SSL_CERT_FILE` adds 
 No error repeats an address: errors are logged.
 """
 
+import io
 import smtplib
+import socket
 import ssl
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from email.message import EmailMessage
 from email.utils import format_datetime, make_msgid
+from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from app.settings import Settings
 from lethe.errors import LetheError
 from models.database.types import utcnow
 
-TIMEOUT_S = 15.0  # of each answer of the server
+TIMEOUT_S = 15.0  # to connect, and for each piece of an answer
+WHOLE_S = 45.0  # for all answers to one message
+MOST_ANSWERS = 64 * 1024  # bytes of them
 MAX_ADDRESS = 254  # RFC 5321 section 4.5.3.1.3, without the angle brackets
 MAX_SUBJECT = 200
 PORTS = {"smtp": 587, "smtps": 465, "smtp+plain": 25}
@@ -109,15 +115,55 @@ def _server(settings: Settings) -> Iterator[smtplib.SMTP]:
         finally:
             with suppress(smtplib.SMTPException, OSError):
                 server.quit()
-    except (smtplib.SMTPException, OSError) as error:
+    except (smtplib.SMTPException, OSError, UnicodeError) as error:
         raise _named(error) from None  # its text may repeat the address
+
+
+class _Answers(io.RawIOBase):
+    """The server's answers, up to a time and a size.
+
+    A server that sends a byte now and then would keep the sender of all notices busy for ever,
+    and its lease would pass to another sender, which sends the same message.
+    """
+
+    def __init__(self, link: socket.socket, until: float) -> None:
+        self._link, self._until, self._left = link, until, MOST_ANSWERS
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        seconds = self._until - time.monotonic()
+        if seconds <= 0 or self._left <= 0:
+            raise TimeoutError
+        self._link.settimeout(min(seconds, TIMEOUT_S))
+        got = self._link.recv_into(buffer)
+        self._left -= got
+        return got
+
+
+class _Smtp(smtplib.SMTP):
+    """A connection whose answers are bounded as a whole; smtplib bounds each wait for one."""
+
+    def __init__(self, *given: Any, **named: Any) -> None:
+        self._until = time.monotonic() + WHOLE_S
+        super().__init__(*given, **named)
+
+    def getreply(self) -> tuple[int, bytes]:
+        if self.file is None and self.sock is not None:  # also after STARTTLS
+            self.file = io.BufferedReader(_Answers(self.sock, self._until))
+        return super().getreply()
+
+
+class _Smtps(_Smtp, smtplib.SMTP_SSL):
+    """The same, with TLS from the start."""
 
 
 def _connect(scheme: str, host: str, port: int) -> smtplib.SMTP:
     if scheme == "smtps":
         context = ssl.create_default_context()
-        return smtplib.SMTP_SSL(host, port, timeout=TIMEOUT_S, context=context)
-    server = smtplib.SMTP(host, port, timeout=TIMEOUT_S)
+        return _Smtps(host, port, timeout=TIMEOUT_S, context=context)
+    server = _Smtp(host, port, timeout=TIMEOUT_S)
     if scheme == "smtp":
         try:
             server.starttls(context=ssl.create_default_context())
@@ -158,6 +204,11 @@ def _named(error: Exception) -> MailError:
             return MailError(
                 "the mail server does not offer what is needed (STARTTLS, a login, or "
                 "addresses beyond ASCII): use smtps://, or another server"
+            )
+        case UnicodeError():
+            return MailError(
+                "host, user or password of LETHE_SMTP_URL is not ASCII: choose another "
+                "password, and write a host beyond ASCII as xn--…"
             )
         case ssl.SSLError():
             return MailError(

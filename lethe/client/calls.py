@@ -29,7 +29,8 @@ Query = Mapping[str, str | int | bool | None]
 class Call:
     """path is below the base URL and percent-encoded; body is sent as it is, or streamed.
 
-    A retry sends the same body and Idempotency-Key under a new signature.
+    A retry sends the same body and Idempotency-Key under a new signature. once: the service
+    would do it a second time, so it is retried only if it was not done.
     """
 
     method: str
@@ -39,6 +40,7 @@ class Call:
     headers: Mapping[str, str] = field(default_factory=dict)
     body: bytes | Form = b""
     most: int = ANSWER  # maximum bytes read of a successful answer
+    once: bool = False
 
 
 def submit(
@@ -144,14 +146,15 @@ def of_person(person: Identity, models: Sequence[str] | None) -> dict[str, Any]:
     return found if models is None else {**found, "models": list(models)}
 
 
-def act(method: str, *segments: str) -> Call:
+def act(method: str, *segments: str, once: bool = False) -> Call:
     """POST or DELETE a path as an operator, without a body."""
-    return Call(method, _path("v1", *segments), "token", headers={"Accept": JSON})
+    return Call(method, _path("v1", *segments), "token", headers={"Accept": JSON}, once=once)
 
 
-def post_as_operator(wanted: Mapping[str, Any], *segments: str) -> Call:
+def post_as_operator(wanted: Mapping[str, Any], *segments: str, once: bool = False) -> Call:
     """POST an operator's request as JSON."""
-    return _post(_path("v1", *segments), canonical.encode(dict(wanted)), JSON, "token", None)
+    body = canonical.encode(dict(wanted))
+    return replace(_post(_path("v1", *segments), body, JSON, "token", None), once=once)
 
 
 def register_model(manifest: Mapping[str, Any], npz: bytes | Path | None) -> Call:

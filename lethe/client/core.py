@@ -20,7 +20,7 @@ from lethe.client.answers import Document, Page, parse_object, parse_page, parse
 from lethe.client.bodies import PIECE, Sent
 from lethe.client.calls import Call
 from lethe.client.errors import AnswerError, CredentialsError, UnreachableError
-from lethe.client.retry import RETRYABLE_ERRORS, RetryPolicy
+from lethe.client.retry import NOT_SENT, RETRYABLE_ERRORS, RetryPolicy
 from lethe.log.note import NoteVerifier
 from lethe.signing.http import new_nonce, sign_request
 from lethe.signing.keys import PrivateKey
@@ -187,28 +187,41 @@ class Core:
             try:
                 response: httpx2.Response = yield Send(self.build(call), call.most)
             except RETRYABLE_ERRORS as error:
-                if last:
-                    raise self.unreachable(tried, error) from error
+                done = call.once and not isinstance(error, NOT_SENT)
+                if last or done:
+                    raise self.unreachable(tried, error, done=done) from error
                 pause = self._retry.pause(tried, self._jitter)
             except httpx2.HTTPError as error:
                 raise self.unreachable(tried, error) from error
             else:
                 if response.is_success:
                     return response
-                wanted = self._retry.pause_after(response, tried, self._jitter, self._now())
+                wanted = self._retry.pause_after(
+                    response, tried, self._jitter, self._now(), once=call.once
+                )
                 if last or wanted is None:
                     raise parse_problem(response)
                 pause = wanted
             yield Pause(pause)
 
-    def unreachable(self, tries: int, error: Exception) -> UnreachableError:
-        """Return the error of a service that gave no answer."""
+    def unreachable(
+        self, tries: int, error: Exception, *, done: bool = False
+    ) -> UnreachableError:
+        """Return the error of a service that gave no answer.
+
+        done: it may have done what must not be done twice.
+        """
         # Host and port alone: the path may hold a request's id, the rest a password.
         url = httpx2.URL(self._base)
         count = f"{tries} tried" if tries == 1 else f"{tries} tries"
+        then = (
+            "it may have been done: look before you ask again"
+            if done
+            else "check --url, and that the service runs"
+        )
         return UnreachableError(
             f"no answer from {url.scheme}://{url.netloc.decode('ascii')} after {count} "
-            f"({cause_of(error)}): check --url, and that the service runs"
+            f"({cause_of(error)}): {then}"
         )
 
     def content(self, call: Call) -> Conversation[bytes]:

@@ -321,7 +321,7 @@ class Operations(Core):
             **({} if checked is None else {"checked": checked}),
             **({} if contact is None else {"contact": contact}),
         }
-        return self.document(calls.post_as_operator(wanted, "cases"))
+        return self.document(calls.post_as_operator(wanted, "cases", once=True))
 
     def case(self, ref: str) -> Conversation[Document]:
         """Return a case: parts, deadline and timeline."""
@@ -383,7 +383,7 @@ class Operations(Core):
 
     def add_webhook(self, wanted: Mapping[str, Any]) -> Conversation[Document]:
         """Add a webhook endpoint, the fields of NewWebhook; its secret is shown once."""
-        return self.document(calls.post_as_operator(wanted, "webhooks"))
+        return self.document(calls.post_as_operator(wanted, "webhooks", once=True))
 
     def webhooks(self) -> Listing[Document]:
         """Iterate over the webhook endpoints; needs an operator's token."""
@@ -401,7 +401,9 @@ class Operations(Core):
         self, webhook: str, act: Literal["rotate", "disable", "enable", "test"]
     ) -> Conversation[Document]:
         """Rotate an endpoint's secret, disable or enable it, or send a test notice."""
-        return self.document(calls.act("POST", "webhooks", webhook, act))
+        # A second rotation would end the secret that receivers have.
+        once = act == "rotate"
+        return self.document(calls.act("POST", "webhooks", webhook, act, once=once))
 
     def replay_webhook(
         self, webhook: str, delivery: str | None = None
@@ -416,7 +418,8 @@ class Operations(Core):
 
     def place_hold(self, ref: str, reason: str) -> Conversation[Document]:
         """Exempt a case, request or model from the end of its retention; returns the hold."""
-        return self.document(calls.post_as_operator({"ref": ref, "reason": reason}, "holds"))
+        wanted = {"ref": ref, "reason": reason}
+        return self.document(calls.post_as_operator(wanted, "holds", once=True))
 
     def holds(self, *, released: bool = False) -> Listing[Document]:
         """Iterate over the active legal holds; released: include the released ones."""

@@ -7,14 +7,15 @@ from email.utils import parsedate_to_datetime
 
 import httpx2
 
-# The request may have arrived: a retry is safe because every POST carries an Idempotency-Key,
-# and GET and DELETE are idempotent (RFC 9110 section 9.2.2).
+# The request may have arrived. A retry is safe: signed POSTs carry an Idempotency-Key, and GET,
+# PUT and DELETE are idempotent (RFC 9110 section 9.2.2). What is done each time is `Call.once`.
 RETRYABLE_ERRORS = (
     httpx2.TimeoutException,
     httpx2.NetworkError,
     httpx2.RemoteProtocolError,
     httpx2.ProxyError,
 )
+NOT_SENT = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout, httpx2.ProxyError)
 RETRYABLE_STATUS = frozenset({502, 503, 504})
 
 
@@ -40,14 +41,23 @@ class RetryPolicy:
         return full * (1 - jitter() / 2)
 
     def pause_after(
-        self, response: httpx2.Response, tried: int, jitter: Callable[[], float], now: datetime
+        self,
+        response: httpx2.Response,
+        tried: int,
+        jitter: Callable[[], float],
+        now: datetime,
+        *,
+        once: bool = False,
     ) -> float | None:
         """Return the pause after a refusal, or None if a retry would not help.
 
         429 is retried only with a Retry-After. If the requested pause exceeds `longest_s` there
-        is no retry, and the caller gets the refusal.
+        is no retry, and the caller gets the refusal. once: of a call that must not be done
+        twice. Only 429 says that it was not done: 503 may come after the commit.
         """
         wanted = parse_retry_after(response.headers.get("retry-after"), now)
+        if once and response.status_code != 429:
+            return None
         if response.status_code in RETRYABLE_STATUS:
             pause = self.pause(tried, jitter) if wanted is None else wanted
         elif response.status_code == 429 and wanted is not None:

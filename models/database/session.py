@@ -31,7 +31,15 @@ from sqlmodel.sql.expression import Select, SelectOfScalar
 # A writer's wait for its turn: less than a client's timeout (30 s). Transactions take
 # milliseconds.
 WAIT_S = 15.0
-CONNECT_S = 5  # for a server's answer to a new connection
+# Of a PostgreSQL connection. A machine that is gone, with its power or behind a network that
+# drops packets, is noticed after 30 s; a slow answer of one that is there is waited for.
+LIBPQ = {
+    "connect_timeout": 5,  # seconds, for the answer of each address
+    "keepalives_idle": 15,  # seconds; Linux's own default is two hours
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 30_000,  # milliseconds, for what was sent and not confirmed
+}
 # More than the 40 threads that serve requests, each of which holds at most one connection: a
 # writer never waits for a connection held by readers that wait for the writer.
 CONNECTIONS_KEPT, CONNECTIONS_MORE = 10, 50
@@ -85,8 +93,7 @@ def make_engine(url: str, stall_s: int | None = None) -> Engine:
             # By default psycopg prepares frequent statements, and after a rollback deallocates
             # all of the connection's statements, including those of `models.database.pipeline`.
             known: dict[str, Any] = {"prepare_threshold": None}
-            if "connect_timeout" not in parsed.query:
-                known["connect_timeout"] = CONNECT_S
+            known |= {name: value for name, value in LIBPQ.items() if name not in parsed.query}
             engine = create_engine(
                 parsed, isolation_level="READ COMMITTED", connect_args=known, **pool
             )

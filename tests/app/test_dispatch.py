@@ -5,6 +5,7 @@ import json
 import os
 import shutil
 import socket
+import ssl
 import threading
 import time
 import uuid
@@ -14,11 +15,13 @@ from typing import Any
 
 import pytest
 from celery import Celery
+from kombu.exceptions import OperationalError
 from redis import Redis
 
 from app import dispatch
 from app.dispatch import WAITING, Dispatcher, make_celery
 from app.settings import Settings
+from tests.app.notices.test_mail import authority  # noqa: F401 - a fixture
 from tests.doubles.pauses import skip_pauses
 
 
@@ -235,3 +238,37 @@ def test_a_redis_that_never_answers_is_given_up(
         with pytest.raises(Exception, match=r"(?i)time"):
             dispatcher.check()
         dispatcher.close()
+
+
+@pytest.mark.parametrize(
+    "known", [False, True], ids=["of nobody known", "of a known authority"]
+)
+def test_a_redis_over_tls_gets_the_password_only_with_a_certificate_of_its_name(
+    data_dir: Path,
+    authority: tuple[Path, ssl.SSLContext],  # noqa: F811 - the fixture
+    monkeypatch: pytest.MonkeyPatch,
+    known: bool,
+) -> None:
+    skip_pauses(monkeypatch)
+    certificate, context = authority
+    if known:
+        monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
+    received = list[bytes]()
+
+    def serve(listener: socket.socket) -> None:
+        with listener.accept()[0] as link:
+            try:
+                with context.wrap_socket(link, server_side=True) as secured:
+                    received.append(secured.recv(4096))
+            except OSError:  # the client refuses the certificate
+                received.append(b"")
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        server = threading.Thread(target=serve, args=(listener,))
+        server.start()
+        url = f"rediss://:of-the-broker@localhost:{listener.getsockname()[1]}/0"
+        made = make_celery(Settings(data_dir=data_dir, broker_url=url))
+        with pytest.raises(OperationalError):
+            Dispatcher(lambda: made).check()
+        server.join(20)
+    assert [b"of-the-broker" in one for one in received] == [known]

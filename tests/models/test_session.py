@@ -3,9 +3,10 @@ import time
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
+from typing import Any
 
 import pytest
-from sqlalchemy import insert, text
+from sqlalchemy import event, insert, text
 from sqlalchemy.engine import Engine
 from sqlalchemy.exc import DBAPIError, OperationalError, StatementError
 from sqlmodel import Session, col, select
@@ -195,6 +196,27 @@ def test_a_file_that_cannot_be_opened_is_an_error_at_once(tmp_path: Path) -> Non
     engine = make_engine(f"sqlite:///{tmp_path}/absent/x.db")
     with pytest.raises(OperationalError):
         engine.connect()
+
+
+@pytest.mark.parametrize(("chosen", "idle"), [("", 15), ("?keepalives_idle=60", "60")])
+def test_a_postgresql_machine_that_is_gone_is_noticed(chosen: str, idle: object) -> None:
+    """Unasked, Linux would wait for two hours for an answer from a machine without power."""
+    engine, asked = make_engine(f"postgresql+psycopg://u@db.example/lethe{chosen}"), {}
+
+    def connect(_dialect: Any, _record: Any, _given: Any, named: dict[str, Any]) -> None:
+        asked.update(named)
+        raise InterruptedError
+
+    event.listen(engine, "do_connect", connect)
+    with pytest.raises(InterruptedError):
+        engine.connect()
+    wanted = {
+        "keepalives_idle": idle,
+        "keepalives_interval": 5,
+        "keepalives_count": 3,
+        "tcp_user_timeout": 30_000,
+    }
+    assert {name: asked.get(name) for name in wanted} == wanted
 
 
 def test_a_writer_that_stands_still_after_many_rows_is_ended(postgres_url: str) -> None:

@@ -4,13 +4,14 @@ OpenID Connect Core 1.0 section 3.1.3, Discovery 1.0 section 4. Authlib is impor
 sign-in: it is an extra, and takes half a second.
 """
 
+import asyncio
 import time
-from collections.abc import Mapping
+from collections.abc import Coroutine, Mapping
 from contextlib import suppress
 from functools import cache
 from ssl import SSLContext, create_default_context
-from threading import Lock
-from typing import TYPE_CHECKING, Any
+from threading import BoundedSemaphore, Lock
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 
 from app.problems import OidcMissingError, SignInError
@@ -20,7 +21,11 @@ from lethe.install import with_extra
 if TYPE_CHECKING:
     from authlib.integrations.httpx_client import OAuth2Client
 
-TIMEOUT_S = 10
+T = TypeVar("T")
+TIMEOUT_S = 10  # for each connect, read and write
+WHOLE_S = 15.0  # for a call as a whole, besides the time-outs of the system's resolver
+AT_ONCE = 8  # calls of a process, of whose threads 40 serve all routes
+places = BoundedSemaphore(AT_ONCE)
 # Lifetimes of the provider's metadata, and of its failure to answer. Anybody can start a
 # sign-in, and each call to a provider that hangs would hold a thread shared by all routes.
 FRESH_S, AWAY_S = 300.0, 15.0
@@ -38,18 +43,22 @@ def client(settings: Settings, callback: str) -> "OAuth2Client":
     """Return the client of a sign-in. callback: the address that the provider redirects to."""
     from authlib.integrations.httpx_client import OAuth2Client
 
+    return OAuth2Client(**_of_client(settings, callback))
+
+
+def _of_client(settings: Settings, callback: str) -> dict[str, Any]:
     secret = settings.oidc_client_secret.get_secret_value()
-    return OAuth2Client(
-        settings.oidc_client_id,
-        secret or None,
-        token_endpoint_auth_method="client_secret_basic" if secret else "none",
-        scope="openid profile",
-        redirect_uri=callback,
-        code_challenge_method="S256",
-        timeout=TIMEOUT_S,
-        follow_redirects=False,
-        verify=_trusted(),
-    )
+    return {
+        "client_id": settings.oidc_client_id,
+        "client_secret": secret or None,
+        "token_endpoint_auth_method": "client_secret_basic" if secret else "none",
+        "scope": "openid profile",
+        "redirect_uri": callback,
+        "code_challenge_method": "S256",
+        "timeout": TIMEOUT_S,
+        "follow_redirects": False,
+        "verify": _trusted(),
+    }
 
 
 def metadata(settings: Settings) -> dict[str, Any]:
@@ -95,12 +104,38 @@ def fetch(address: str) -> Any:
     """Return a JSON document of the provider. Raises SignInError if it does not answer."""
     import httpx2
 
+    async def ask() -> httpx2.Response:
+        async with httpx2.AsyncClient(timeout=TIMEOUT_S, verify=_trusted()) as asking:
+            return await asking.get(address)
+
     try:
-        answer = httpx2.get(address, timeout=TIMEOUT_S, verify=_trusted())
+        answer = _ask(ask())
         answer.raise_for_status()
         return answer.json()
-    except (httpx2.HTTPError, ValueError):
+    except (httpx2.HTTPError, ValueError, RecursionError):
         raise SignInError(AWAY) from None
+
+
+def _ask(call: Coroutine[Any, Any, T]) -> T:
+    """Run a call to the provider, which may hang, or answer a byte now and then.
+
+    Raises SignInError if it takes too long, or AT_ONCE calls are not answered yet: anybody can
+    have the provider asked, with a sign-in that they began and a code that they made up.
+    """
+
+    async def bounded() -> T:
+        async with asyncio.timeout(WHOLE_S):
+            return await call
+
+    if not places.acquire(blocking=False):
+        call.close()
+        raise SignInError(AWAY)
+    try:
+        return asyncio.run(bounded())
+    except TimeoutError:
+        raise SignInError(AWAY) from None
+    finally:
+        places.release()
 
 
 def endpoint(settings: Settings, provider: Mapping[str, Any], name: str) -> str:
@@ -117,17 +152,21 @@ def redeem(
     """Return the tokens for a code. Raises SignInError if the provider refuses."""
     import httpx2
     from authlib.integrations.base_client import OAuthError
+    from authlib.integrations.httpx_client import AsyncOAuth2Client
 
-    with client(settings, callback) as asking:
-        try:
-            token: Mapping[str, Any] = asking.fetch_token(
-                endpoint(settings, provider, "token_endpoint"),
-                code=code,
-                code_verifier=verifier,
+    address = endpoint(settings, provider, "token_endpoint")
+
+    async def ask() -> Mapping[str, Any]:
+        async with AsyncOAuth2Client(**_of_client(settings, callback)) as asking:
+            token: Mapping[str, Any] = await asking.fetch_token(
+                address, code=code, code_verifier=verifier
             )
-        except (OAuthError, httpx2.HTTPError, ValueError):
-            raise SignInError(f"the provider did not take its own code: {ASK_AGAIN}") from None
-    return token
+            return token
+
+    try:
+        return _ask(ask())
+    except (OAuthError, httpx2.HTTPError, ValueError, RecursionError):
+        raise SignInError(f"the provider did not take its own code: {ASK_AGAIN}") from None
 
 
 def claims_of(

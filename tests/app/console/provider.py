@@ -4,13 +4,13 @@ import json
 import time
 from base64 import b64decode, urlsafe_b64encode
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from hashlib import sha256
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from secrets import token_urlsafe
-from threading import Thread
+from threading import Event, Thread
 from typing import Any
 from urllib.parse import parse_qs, urlencode, urlsplit
 
@@ -35,6 +35,9 @@ class Provider:
     codes: dict[str, dict[str, str]] = field(default_factory=dict)
     asked: list[str] = field(default_factory=list)
     careless: bool = False  # it takes a code again
+    slow: str = ""  # the path that it answers byte by byte
+    raw: bytes = b""  # what it answers to everything
+    hold: Event | None = None  # no code is redeemed before this is set
 
     def signed(self, claims: dict[str, Any], key: ECKey | None = None) -> str:
         return jwt.encode({"alg": "ES256"}, claims, key or self.key)
@@ -110,16 +113,24 @@ class _Handler(BaseHTTPRequestHandler):
         kind, _, value = self.headers.get("authorization", "").partition(" ")
         user = b64decode(value).decode() if kind == "Basic" else ""
         sent = {name: values[0] for name, values in parse_qs(body).items()}
+        if self.provider.hold is not None:
+            assert self.provider.hold.wait(30)
         found = self.provider.redeem(sent, user)
         self._send(200 if found else 400, found or {"error": "invalid_grant"})
 
     def _send(self, status: int, value: dict[str, Any]) -> None:
-        data = json.dumps(value).encode()
+        data = self.provider.raw or json.dumps(value).encode()
         self.send_response(status)
         self.send_header("content-type", "application/json")
         self.send_header("content-length", str(len(data)))
         self.end_headers()
-        self.wfile.write(data)
+        if urlsplit(self.path).path != self.provider.slow:
+            self.wfile.write(data)
+            return
+        with suppress(OSError):  # nobody waits for the rest
+            for one in data:
+                self.wfile.write(bytes([one]))
+                time.sleep(0.02)
 
     def log_message(self, *_: Any) -> None:
         pass

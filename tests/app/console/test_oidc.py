@@ -1,6 +1,7 @@
 """Sign-in at a real OpenID Connect provider, and everything that it can answer wrong."""
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -265,6 +266,49 @@ def test_nobody_waits_for_a_provider_that_is_away(
     monkeypatch.setattr(provider, "fetch", lambda _: pytest.fail("asked again at once"))
     with pytest.raises(SignInError, match="does not answer"):
         provider.metadata(settings)
+
+
+@pytest.mark.parametrize("path", ["/.well-known/openid-configuration", "/token", "/jwks"])
+def test_a_provider_that_answers_byte_by_byte_is_given_up(
+    joined: Joined, monkeypatch: pytest.MonkeyPatch, path: str
+) -> None:
+    monkeypatch.setattr(provider, "WHOLE_S", 0.5)
+    browser, joined.provider.slow = joined.browser(), path
+    first = browser.http.get("/console/oidc", follow_redirects=False)
+    if first.status_code == 303:
+        back = joined.outside.get(first.headers["location"]).headers["location"]
+        first = browser.http.get(back)
+    assert first.status_code == 403
+    assert "does not answer" in first.text
+
+
+def test_strangers_with_codes_of_their_own_hold_few_threads_while_the_provider_hangs(
+    joined: Joined, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(provider, "places", threading.BoundedSemaphore(1))
+    joined.provider.hold = threading.Event()
+    waiting, other = joined.browser(), joined.browser()
+    answers = joined.answered(waiting), joined.answered(other)
+    with ThreadPoolExecutor(1) as pool:
+        try:
+            first = pool.submit(waiting.http.get, answers[0])
+            while "/token" not in joined.provider.asked and not first.done():
+                time.sleep(0.01)
+            refused = other.http.get(answers[1])
+        finally:
+            joined.provider.hold.set()
+        assert first.result().status_code == 200
+    assert refused.status_code == 403
+    assert "does not answer" in refused.text
+    assert joined.provider.asked.count("/token") == 1
+    assert other.http.get(answers[1]).status_code == 200  # the code was not spent
+
+
+def test_json_that_nests_too_deeply_signs_nobody_in(
+    joined: Joined,
+) -> None:
+    joined.provider.raw = b"[" * 100_000
+    assert joined.browser().http.get("/console/oidc").status_code == 403
 
 
 def test_strangers_who_start_sign_ins_make_no_rows(joined: Joined) -> None:

@@ -1,9 +1,12 @@
 """Mail: what a real SMTP server on this machine receives, and what is refused."""
 
 import email.policy
+import socket
 import ssl
-from collections.abc import Iterator
-from contextlib import contextmanager
+import threading
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -16,6 +19,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
+from app.notices import mail
+from app.notices.deliver import LEASE_S
 from app.notices.mail import MailError, Message, send
 from app.settings import Settings, SettingsError
 from tests.servers import free_port
@@ -171,6 +176,78 @@ def test_nothing_that_listens_is_an_error_that_can_be_tried_again() -> None:
     with pytest.raises(MailError, match="did not answer") as caught:
         send(settings_for(f"smtp+plain://127.0.0.1:{port}"), MESSAGE)
     assert not caught.value.permanent
+
+
+@contextmanager
+def greeting(
+    pieces: Iterable[bytes], pause_s: float = 0.0
+) -> Iterator[tuple[int, list[bytes]]]:
+    """A server that greets piece by piece, and then takes what it is sent: commands and text."""
+    heard = list[bytes]()
+
+    def serve() -> None:
+        with suppress(OSError), listener.accept()[0] as link, link.makefile("rb") as lines:
+            for piece in pieces:
+                link.sendall(piece)
+                time.sleep(pause_s)
+            text = False
+            for line in lines:
+                heard.append(line)
+                text = line == b"data\r\n" or (text and line != b".\r\n")
+                if not text:
+                    link.sendall(b"250 OK\r\n")
+                elif line == b"data\r\n":
+                    link.sendall(b"354 go on\r\n")
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=serve)
+        thread.start()
+        yield listener.getsockname()[1], heard
+        thread.join(30)
+
+
+def test_a_server_that_answers_is_sent_the_message() -> None:
+    with greeting([b"220 ready\r\n"]) as (port, heard):
+        send(settings_for(f"smtp+plain://127.0.0.1:{port}"), MESSAGE)
+    assert b".\r\n" in heard
+
+
+def test_a_server_that_answers_byte_by_byte_is_given_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It would hold the thread that sends all notices, and each byte ends a wait."""
+    monkeypatch.setattr(mail, "WHOLE_S", 0.2)
+    slowly = (bytes([one]) for one in b"220 " + b"x" * 100 + b"\r\n")
+    with (
+        greeting(slowly, 0.02) as (port, heard),
+        pytest.raises(MailError, match="did not answer"),
+    ):
+        send(settings_for(f"smtp+plain://127.0.0.1:{port}"), MESSAGE)
+    assert heard == []
+
+
+def test_a_server_that_answers_without_end_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mail, "MOST_ANSWERS", 1000)
+    endless = [*([b"220-more\r\n"] * 1000), b"220 ready\r\n"]
+    with greeting(endless) as (port, heard), pytest.raises(MailError, match="did not answer"):
+        send(settings_for(f"smtp+plain://127.0.0.1:{port}"), MESSAGE)
+    assert heard == []
+
+
+def test_an_attempt_is_over_before_another_sender_may_begin() -> None:
+    assert mail.WHOLE_S < LEASE_S
+
+
+@pytest.mark.filterwarnings("ignore:Requiring AUTH while not requiring TLS")
+def test_a_password_that_smtplib_cannot_send_is_said() -> None:
+    inbox = Inbox()
+    asks = {"auth_required": True, "auth_require_tls": False}
+    with (
+        server(inbox, authenticator=inbox.authenticate, **asks) as port,
+        pytest.raises(MailError, match="not ASCII") as caught,
+    ):
+        send(settings_for(f"smtp+plain://service:p%C3%A4ss@127.0.0.1:{port}"), MESSAGE)
+    assert "pä" not in caught.value.detail
 
 
 def test_without_a_server_nothing_is_sent() -> None:

@@ -2,21 +2,25 @@
 
 import socket
 import ssl
+from collections.abc import Callable
 from datetime import UTC, datetime
+from typing import Any
 
 import httpx2
 import pytest
 
 from lethe.client import calls
 from lethe.client.calls import Call
-from lethe.client.core import Core
+from lethe.client.core import Conversation, Core
 from lethe.client.errors import (
     AnswerError,
     CredentialsError,
     ProblemError,
     UnreachableError,
 )
+from lethe.client.operations import Operations
 from lethe.client.retry import RetryPolicy
+from lethe.identity import Identity
 from lethe.signing.http import sign_request
 from tests.lethe.client.service import BASE
 from tests.lethe.client.stage import LOST, Stage, answer
@@ -103,6 +107,31 @@ def test_what_no_try_can_mend_is_not_tried_again() -> None:
     with pytest.raises(UnreachableError):
         stage.play(stage.operations().exchange(GET))
     assert stage.pauses == []
+
+
+ONCE: list[Callable[[Operations], Conversation[Any]]] = [
+    lambda core: core.open_case(Identity("email", {}), "ticket"),
+    lambda core: core.add_webhook({}),
+    lambda core: core.act_on_webhook("wh_1", "rotate"),
+    lambda core: core.place_hold("ref", "why"),
+]
+
+
+@pytest.mark.parametrize("call", ONCE, ids=["case", "webhook", "secret", "hold"])
+def test_what_a_second_call_would_double_is_sent_again_only_if_it_did_not_arrive(
+    call: Callable[[Operations], Conversation[Any]],
+) -> None:
+    not_sent = httpx2.ConnectError("x"), httpx2.ConnectTimeout("x")
+    stage = Stage(*not_sent, answer(429, retry_after="1"), answer(200))
+    stage.play(call(stage.operations(tries=5, token="t")))
+    for lost in (LOST, httpx2.ReadTimeout("x"), httpx2.RemoteProtocolError("x")):
+        stage = Stage(lost, answer(200))
+        with pytest.raises(UnreachableError, match="may have been done"):
+            stage.play(call(stage.operations(token="t")))
+    for status in (502, 503, 504):  # 503 also where it is stored, and has no checkpoint yet
+        stage = Stage(answer(status, retry_after="1"), answer(200))
+        with pytest.raises(ProblemError):
+            stage.play(call(stage.operations(token="t")))
 
 
 def test_sent_again_is_the_same_request_under_a_new_signature() -> None:

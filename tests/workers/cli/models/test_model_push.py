@@ -1,7 +1,9 @@
 """`lethe model push` keeps MLflow at the current version and leaves no withdrawn file there."""
 
 import shutil
+import socket
 import sqlite3
+import traceback
 from collections.abc import Iterator
 from contextlib import closing
 from hashlib import sha256
@@ -17,6 +19,7 @@ from lethe.errors import LetheError
 from tests.installation import Installation, install
 from tests.small import MODEL
 from workers.cli.models import command as model
+from workers.errors import RefusedError
 from workers.mlflow_store import CERTIFICATE, HEAD, NUMBER, MlflowStore, certificate_tag
 
 # MLflow's own calls of SQLAlchemy.
@@ -184,6 +187,19 @@ def test_a_folder_with_files_that_were_not_pushed_is_not_deleted(
     assert isinstance(answer.exception, LetheError)
     assert "that Lethe did not push" in str(answer.exception)
     assert any(path.name == "their.txt" for path in files())
+
+
+def test_an_error_of_mlflow_does_not_repeat_the_password(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A timer that runs the command keeps what it prints."""
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        port = closed.getsockname()[1]
+    for uri in (f"http://user:s3cret@127.0.0.1:{port}", f"ftp://user:s3cret@127.0.0.1:{port}"):
+        with pytest.raises(RefusedError, match="--mlflow") as caught:
+            MlflowStore(uri, "digits").delete_withdrawn("digits", [1])
+        assert "s3cret" not in "".join(traceback.format_exception(caught.value))
 
 
 def test_the_tag_of_several_certificates_depends_on_each() -> None:
