@@ -14,7 +14,7 @@ MOST = 200  # characters
 INVISIBLE = ("Cc", "Cf", "Cs", "Co", "Zs", "Zl", "Zp")
 # What Unicode calls Default_Ignorable_Code_Point (DerivedCoreProperties.txt) and is in none of
 # these, such as fillers and variation selectors; and U+2800, the empty Braille pattern.
-_UNSEEN = re.compile(
+UNSEEN = re.compile(
     "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2065\u2800\u3164\ufe00-\ufe0f\uffa0"
     "\ufff0-\ufff8\U000e0000-\U000e0fff]"
 )
@@ -30,7 +30,7 @@ def is_id(text: str) -> bool:
         return False
     if text.isascii():
         return text.isprintable()
-    if _UNSEEN.search(text) or not unicodedata.is_normalized("NFC", text):
+    if UNSEEN.search(text) or not unicodedata.is_normalized("NFC", text):
         return False
     return not any(one != " " and unicodedata.category(one) in INVISIBLE for one in text)
 
