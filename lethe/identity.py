@@ -88,6 +88,22 @@ def _fold(value: str) -> str:
     return unicodedata.normalize("NFD", value).casefold()
 
 
+def is_one_mailbox(kind: str, value: str) -> bool:
+    """Return whether an e-mail address and its normalised form are of one mailbox.
+
+    Case folding makes ss of ß and k of the Kelvin sign. Who proves the one address must not
+    speak for the owner of the other: straße.example and strasse.example are two domains (RFC
+    5894 section 7.2). Other kinds are not proven by mail: True. Raises IdentityError as
+    `normalise`.
+    """
+    if kind != "email":
+        return True
+    normal = normalise(kind, value)
+    seen = "".join(one for one in value if unicodedata.category(one) != "Cf").strip()
+    lower = unicodedata.normalize("NFC", unicodedata.normalize("NFC", seen).lower())
+    return lower == normal and (seen.isascii() or not normal.isascii())
+
+
 def _phone(value: str) -> str:
     digits = _PHONE_SEPARATORS.sub("", _fold(value))
     return "+" + digits[2:] if digits.startswith("00") else digits

@@ -13,6 +13,8 @@ router = APIRouter(prefix="/v1/log", tags=["log"])
 
 
 Size = Annotated[int | None, Query(ge=1, le=MAX_NUMBER)]
+# Days are compared as texts. \d would allow digits of other scripts, which are after all days.
+Day = Annotated[str | None, Query(pattern=r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$")]
 
 
 @router.get("/checkpoint", operation_id="getCheckpoint")
@@ -67,8 +69,8 @@ def entries(
     ref: str | None = None,
     event: str | None = None,
     kind: str | None = None,
-    since: Annotated[str | None, Query(pattern=r"^\d{4}-\d\d-\d\d$")] = None,
-    until: Annotated[str | None, Query(pattern=r"^\d{4}-\d\d-\d\d$")] = None,
+    since: Day = None,
+    until: Day = None,
     size: Size = None,
     after: After = None,
     limit: Limit = 100,

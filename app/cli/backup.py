@@ -31,7 +31,7 @@ from app.vault.artifacts import ArtifactStore
 from app.vault.journal import FILE as JOURNAL
 from app.vault.journal import ErasureJournal
 from app.vault.master import RootSecret
-from lethe.cli.options import FOLDER, count
+from lethe.cli.options import FOLDER, count, plain
 from models.database.session import opened_engine, reading
 from models.database.types import utcnow
 
@@ -222,11 +222,11 @@ def rehearse_restore(
     for kind, found in (("damaged", done.damage), ("lost", done.losses)):
         for one in found:
             where = "" if one.log_index is None else f" (entry {one.log_index})"
-            click.echo(f"      {kind}: {one.check}: {one.detail}{where}")
+            click.echo(plain(f"      {kind}: {one.check}: {one.detail}{where}"))
     for model in done.quarantined:
+        name = plain(model)
         click.echo(
-            f"      quarantined: model {model}, until `lethe model mend {model}` after a "
-            "restore"
+            f"      quarantined: model {name}, until `lethe model mend {name}` after a restore"
         )
     if database_url:
         click.echo("      the database still has everything: drop it")
@@ -344,7 +344,7 @@ def _complete(ledger: Ledger, finder: GapFinder, yes: bool) -> None:
     for gap in gaps:
         of = "" if gap.ref is None else f", request {gap.ref}"
         verdict = "the log confirms them" if gap.why is None else f"not added: {gap.why}"
-        click.echo(f"      model {gap.model}{of}: {_tombstones([gap])}; {verdict}")
+        click.echo(plain(f"      model {gap.model}{of}: {_tombstones([gap])}; {verdict}"))
     confirmed = [gap for gap in gaps if gap.why is None]
     if not confirmed:
         click.echo("nothing was added to the erasure journal")
@@ -371,7 +371,7 @@ def print_witnesses(compared: int, left_out: Sequence[Witnessed]) -> None:
         witnesses = "1 witness" if compared == 1 else f"{compared} witnesses"
         click.echo(f"      compared with what {witnesses} cosigned last")
     for one in left_out:
-        click.echo(f"      left out: the witness {one.label}: {one.why}")
+        click.echo(plain(f"      left out: the witness {one.label}: {one.why}"))
 
 
 def print_reapplied(done: Reapplied) -> None:
@@ -383,13 +383,15 @@ def print_reapplied(done: Reapplied) -> None:
             "contribute them again"
         )
     for model in done.models:
+        name = plain(model)
         click.echo(
-            f"      model {model} is quarantined: run `lethe model mend {model}` once the log "
+            f"      model {name} is quarantined: run `lethe model mend {name}` once the log "
             "is whole"
         )
     for model in done.deleted:
-        click.echo(f"      model {model} was deleted after the backup, and is deleted again")
+        name = plain(model)
+        click.echo(f"      model {name} was deleted after the backup, and is deleted again")
     if done.certificates:
         click.echo(f"      {done.certificates} certificates are in the log and not stored here")
     for ref in done.requests:
-        click.echo(f"      request {ref}: what opens its log entries is lost")
+        click.echo(plain(f"      request {ref}: what opens its log entries is lost"))

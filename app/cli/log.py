@@ -25,7 +25,7 @@ from app.reconcile.findings import NOT_CHECKED, NOT_OPENED, UNREAD, FsckReport
 from app.reconcile.fsck.state import StateError, Verified, read_state, write_state
 from app.settings import Settings
 from app.vault.master import RootSecret
-from lethe.cli.options import FOLDER, OUT_FILE
+from lethe.cli.options import FOLDER, OUT_FILE, plain
 from lethe.files import PARTIAL
 from lethe.log.entries import succession_leaf
 from lethe.log.key_changes import ML_DSA
@@ -227,6 +227,6 @@ def _print(report: FsckReport) -> None:
         click.echo(f"      requests whose retention has ended, not compared: {report.ended}")
     for finding in report.findings:
         where = "" if finding.log_index is None else f" (entry {finding.log_index})"
-        click.echo(f"      {finding.check}: {finding.detail}{where}")
+        click.echo(plain(f"      {finding.check}: {finding.detail}{where}"))
     for check, count in sorted(report.unlisted.items()):
         click.echo(f"      {check}: {count} more")

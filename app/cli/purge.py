@@ -24,8 +24,7 @@ def check(as_json: bool) -> None:
     from app.purge.search import search  # needs the server extra
     from app.settings import Settings
 
-    lines = [line.rstrip("\r\n") for line in sys.stdin]
-    found = search(Settings(), [line for line in lines if line])
+    found = search(Settings(), _identifiers(sys.stdin.buffer.read()))
     if as_json:
         click.echo(json.dumps(found.as_json()))
     else:
@@ -40,3 +39,14 @@ def check(as_json: bool) -> None:
             click.echo(f"      look yourself: {place}")
     if not found.ok:
         sys.exit(1)
+
+
+def _identifiers(data: bytes) -> list[str]:
+    """Return the lines of a text that are not empty, without a byte order mark."""
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise click.UsageError(
+            "standard input is not UTF-8, so nothing could be found: save the file as UTF-8"
+        ) from None
+    return [line for line in text.replace("\r", "\n").split("\n") if line.strip()]

@@ -11,7 +11,7 @@ from app.ledger.startup import open_ledger, require_schema
 from app.service.access.roles import SCOPES
 from app.service.access.tokens import mint, revoke_named
 from app.settings import Settings
-from lethe.cli.options import as_json, each_as_json, print_answer, print_json
+from lethe.cli.options import as_json, each_as_json, plain, print_answer, print_json
 from models import BearerToken
 from models.database.session import opened_engine
 
@@ -58,7 +58,9 @@ def list_(as_json: bool) -> None:
                     {"name": row.name, "scope": row.scope, "created_at": made, "state": state}
                 )
                 continue
-            click.echo(f"{row.name}\t{row.scope}\t{row.created_at:%FT%TZ}\t{state}")
+            made = f"{row.created_at:%FT%TZ}"
+            # Anybody may have written a row that is not believed.
+            click.echo("\t".join(map(plain, (row.name, row.scope, made, state))))
 
 
 @contextmanager

@@ -71,9 +71,12 @@ class Message:
 
 
 def is_address(text: str) -> bool:
-    """Return whether `text` is one bare address: no name, no list, no quoting, no control."""
+    """Return whether `text` is one bare address: no name, no list, no quoting, no control.
+
+    Nor an encoded word (RFC 2047), which `EmailMessage` decodes: its text may be two addresses.
+    """
     local, at, domain = text.rpartition("@")
-    plain = text.isprintable() and not set(text) & set(' ,;:<>()[]"\\')
+    plain = text.isprintable() and not set(text) & set(' ,;:<>()[]"\\') and "=?" not in text
     return bool(local and at and domain and "@" not in local and plain) and (
         len(text) <= MAX_ADDRESS
     )

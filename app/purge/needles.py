@@ -2,6 +2,7 @@
 
 import base64
 import json
+import unicodedata
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -24,11 +25,12 @@ class Needles:
     """Identifiers by number, from 1; nothing here prints them."""
 
     def __init__(self, identifiers: Iterable[str], root_secret: RootSecret) -> None:
-        """Compute the forms to search for.
+        """Compute the forms to search for, of each identifier as `lethe.ids` spells it.
 
         Raises IdentifierError: there is no identifier, or one is too short.
         """
-        self.texts = list(dict.fromkeys(identifiers))
+        spelled = (unicodedata.normalize("NFC", text.strip()) for text in identifiers)
+        self.texts = list(dict.fromkeys(spelled))
         if not self.texts:
             raise IdentifierError("standard input is empty: write one identifier a line")
         for number, text in enumerate(self.texts, 1):
@@ -60,7 +62,15 @@ class Needles:
 
 
 def forms(text: str) -> set[bytes]:
-    """Return UTF-8, UTF-16, UTF-32 (numpy's), escaped JSON, hexadecimal and base64."""
+    """Return UTF-8, UTF-16, UTF-32 (numpy's), escaped JSON, hexadecimal and base64.
+
+    Of Unicode's forms NFC and NFD: ids are in the first, a note may be in the second.
+    """
+    composed, other = (unicodedata.normalize(form, text) for form in ("NFC", "NFD"))
+    return _forms(composed) if composed == other else _forms(composed) | _forms(other)
+
+
+def _forms(text: str) -> set[bytes]:
     plain = text.encode()
     found = {plain, text.encode("utf-16-le"), text.encode("utf-32-le"), plain.hex().encode()}
     found.add(json.dumps(text)[1:-1].encode())

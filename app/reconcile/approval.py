@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from app.reconcile.judgement import RECEIVED, Event
 from app.reconcile.registrations import KeyRegistration
+from lethe.ids import UNSEEN
 
 APPROVED, REFUSED, PAUSE = "request.approved", "request.refused", "request.paused"
 RESUMED, HELD_BACK = "request.resumed", "request.awaiting-review"
@@ -80,16 +81,18 @@ def submitters(
 
 def person(name: str) -> str:
     """Return the person behind a name, ignoring case, spelling and the way of signing in."""
-    return folded(name).removeprefix(FROM_OIDC)
+    return folded(name).removeprefix(FROM_OIDC).strip()
 
 
 def folded(name: str) -> str:
     """Return a name in the form in which names are compared.
 
     Compatibility caseless matching (Unicode, D146): NFC or NFD, wide or narrow letters do not
-    matter. Letters that look alike in two scripts stay two names.
+    matter, nor do characters that nobody sees and white space at the ends. Letters that look
+    alike in two scripts stay two names.
     """
-    once = unicodedata.normalize("NFKD", unicodedata.normalize("NFD", name).casefold())
+    seen = UNSEEN.sub("", name).strip()
+    once = unicodedata.normalize("NFKD", unicodedata.normalize("NFD", seen).casefold())
     return unicodedata.normalize("NFKD", once.casefold())
 
 

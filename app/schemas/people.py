@@ -136,7 +136,7 @@ class NewCase(Wire):
     regulation: Regulation = "gdpr"
     ticket: Text
     checked: Text | None = None
-    contact: Text | None = None
+    contact: Annotated[Text, StringConstraints(strip_whitespace=True)] | None = None
 
 
 class PartView(Wire):

@@ -7,6 +7,7 @@ import csv
 import json
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -162,8 +163,7 @@ def _send(
     try:
         return operator.import_people(model, block)
     except problem as error:
-        places = str(error.members.get("places", ""))
-        known = [int(part) for part in places.split(", ") if part.isdigit()]
+        known = error.places(len(block))
         if not known:
             raise
         named = ", ".join(f"{block[one - 1][0]} (line {lines[one - 1]})" for one in known)
@@ -179,7 +179,7 @@ def _rows(
     file: Path, kind: str, hashed: str | None, record_column: str, column: str | None
 ) -> Iterator[tuple[int, str, Identity]]:
     """Yield the line, record and identity of each row that has a value."""
-    with file.open(newline="", encoding="utf-8-sig") as text:
+    with file.open(newline="", encoding="utf-8-sig") as text, _readable():
         reader = csv.reader(text)
         header = [name.strip() for name in next(reader, [])]
         places = _places(header, kind, record_column, column)
@@ -203,6 +203,16 @@ def _rows(
             except IdentityError as error:
                 raise click.ClickException(f"line {reader.line_num}: {error.detail}") from None
             yield reader.line_num, record, Identity(kind, found)
+
+
+@contextmanager
+def _readable() -> Iterator[None]:
+    try:
+        yield
+    except (UnicodeDecodeError, csv.Error):
+        raise click.ClickException(
+            "the file is not CSV in UTF-8: save it as such; spreadsheets call it CSV UTF-8"
+        ) from None
 
 
 def _places(

@@ -316,12 +316,7 @@ def _id_of(service: Client, token: str | None, ref: str) -> str | None:
 
 def _naming_records(error: ProblemError, records: tuple[str, ...]) -> ProblemError:
     """Return a refusal with the records at the places that it refers to."""
-    places = [part for part in str(error.members.get("places", "")).split(", ") if part]
-    named = [
-        records[int(one) - 1]
-        for one in places
-        if one.isdigit() and int(one) > 0 and int(one) <= len(records)
-    ]
+    named = [records[place - 1] for place in error.places(len(records))]
     if not named:
         return error
     detail = f"{error.detail} (records {', '.join(plain(one) for one in named)})"

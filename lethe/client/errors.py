@@ -1,7 +1,9 @@
 """Errors between a caller and a service, besides those of `lethe.signing`."""
 
+from contextlib import suppress
 from typing import Any
 
+from lethe.canonical import parse_decimal
 from lethe.errors import LetheError
 
 
@@ -29,6 +31,14 @@ class ProblemError(ClientError):
         super().__init__(detail)
         # On the instance, over the root's class attributes.
         vars(self).update(status=status, slug=slug, title=title, members=members or {})
+
+    def places(self, most: int) -> list[int]:
+        """Return the places, 1 to `most`, that the member `places` refers to in a list sent."""
+        found = []
+        for part in str(self.members.get("places", "")).split(", "):
+            with suppress(ValueError):
+                found.append(parse_decimal(part, most + 1))
+        return [place for place in found if place]
 
 
 class UnreachableError(ClientError):

@@ -70,7 +70,8 @@ def load(directory: Path, clock: Callable[[], float] = time.time) -> Witness:
 def _cosigner(directory: Path, stem: str) -> Cosigner:
     try:
         key = load_pem_private_key((directory / f"{stem}.key").read_bytes(), password=None)
-        verifier = parse_vkey((directory / f"{stem}.vkey").read_text().removesuffix("\n"))
+        line = (directory / f"{stem}.vkey").read_text("utf-8").removesuffix("\n")
+        verifier = parse_vkey(line)
         if not isinstance(key, (Ed25519PrivateKey, MLDSA44PrivateKey)):
             raise ValueError
         cosigner = Cosigner(verifier.name, key)

@@ -102,7 +102,7 @@ def _follow(path: Path, lead: Callable[[NoteVerifier | None], LogKeys]) -> Follo
     kept = [key.vkey for key in listed if key.vkey not in revoked]
     if not kept and not later:
         raise HomeError("all keys of the log that lead here are revoked: give a later one")
-    lines, last = path.read_text().splitlines(), listed[-1].vkey
+    lines, last = path.read_text("utf-8").splitlines(), listed[-1].vkey
     changed: list[str] = []
     for line in lines:
         if line not in revoked:
@@ -155,7 +155,7 @@ def _write(path: Path, lines: Sequence[str]) -> None:
 
 def _keys(path: Path) -> list[NoteVerifier]:
     try:
-        lines = path.read_text().splitlines()
+        lines = path.read_text("utf-8").splitlines()
     except (FileNotFoundError, ValueError):
         raise HomeError(f"{path} is missing or not text: restore it") from None
     logs = []

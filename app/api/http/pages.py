@@ -2,6 +2,7 @@
 
 from importlib.resources import files
 from typing import TYPE_CHECKING
+from unicodedata import category
 from urllib.parse import parse_qsl
 
 from fastapi import Request, Response
@@ -29,9 +30,26 @@ def environment(package: str) -> "Environment":
     return Environment(
         loader=PackageLoader(package),
         autoescape=True,
+        finalize=visible,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
+    )
+
+
+def visible(value: object) -> object:
+    """Return a value for a page, texts with U+FFFD in place of invisible characters.
+
+    Notes, reasons, contacts and names of classes may hold some, such as U+202E, which reverses
+    what follows on the page. Spaces of all widths and line feeds stay.
+    """
+    if type(value) is not str or value.isprintable():  # subclasses of it are markup
+        return value
+    return "".join(
+        one
+        if one == "\n" or one.isprintable() or category(one) == "Zs"
+        else "\N{REPLACEMENT CHARACTER}"
+        for one in value
     )
 
 

@@ -12,7 +12,7 @@ from app.protocols.cases import is_left_at_source, outcomes
 from app.schemas.base import Wire, format_time
 from app.schemas.people import CaseView, PersonIdentity
 from lethe.catalogue import REFUSALS
-from lethe.identity import IdentityError, digests
+from lethe.identity import IdentityError, digests, is_one_mailbox
 
 PROTOCOL = "DRP"
 DELETION = "deletion"
@@ -71,7 +71,8 @@ def denial(wanted: Exercise, people: Sequence[PersonIdentity]) -> tuple[str, str
 def people_of(wanted: Exercise) -> list[PersonIdentity]:
     """Return the identities that the agent has verified; others are ignored.
 
-    Values are hashed here, and not kept. An invalid value counts as missing.
+    Values are hashed here, and not kept. An invalid value counts as missing, as does an address
+    that is normalised to another mailbox's: the agent has not verified that one.
     """
     claims = (
         ("email", wanted.email, wanted.email_verified),
@@ -83,6 +84,8 @@ def people_of(wanted: Exercise) -> list[PersonIdentity]:
             continue
         try:
             named = {name: one.hex() for name, one in digests(kind, value).items()}
+            if not is_one_mailbox(kind, value):
+                continue
         except IdentityError:
             continue
         found.append(PersonIdentity.model_validate({"kind": kind, **named}))

@@ -16,7 +16,7 @@ from app.protocols.cases import is_left_at_source, is_waiting, outcomes
 from app.schemas.base import Wire, format_time
 from app.schemas.people import CaseView, PersonIdentity
 from app.schemas.requests import Regulation
-from lethe.identity import IdentityError, digests, parse_digest
+from lethe.identity import IdentityError, digests, is_one_mailbox, parse_digest
 
 Form = Literal["raw", "sha256", "sha1", "md5"]
 FORMS: tuple[Form, ...] = get_args(Form)
@@ -94,6 +94,11 @@ def people_of(wanted: NewDsrRequest, kinds: Mapping[str, str]) -> list[PersonIde
 
 def _digests(kind: str, value: str, form: Form) -> dict[str, str]:
     if form == "raw":
+        if not is_one_mailbox(kind, value):
+            raise IdentityError(
+                "an address has letters that ignoring case makes another address of: write its "
+                "domain as xn--, or send a digest"
+            )
         return {name: digest.hex() for name, digest in digests(kind, value).items()}
     return {form: parse_digest(form, value).hex()}
 

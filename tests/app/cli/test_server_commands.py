@@ -31,7 +31,7 @@ from lethe.log.key_changes import LOG, ML_DSA
 from lethe.log.note import read_note
 from lethe.signing.keys import generate_key, private_pem
 from migrations import HEAD
-from models import BearerToken
+from models import BearerToken, WitnessStanding
 from models.database.session import make_engine, opened_engine
 from tests.app.ledger.samples import append, entry, tamper
 
@@ -247,6 +247,25 @@ def test_fsck_prints_its_verdict_and_findings_and_exits_with_it(environment: Set
         "FAIL  2 entries, 2 checkpoints",
         "      node: node 0 of level 1 is missing (entry 1)",
     ]
+
+
+def test_who_wrote_to_the_database_cannot_act_on_the_terminal(environment: Settings) -> None:
+    run(migrate)
+    lethe_log("init")
+    engine = make_engine(environment.resolved_database_url)
+    ledger = open_ledger(environment, engine)
+    append(ledger, entry(0), entry(1))
+    tamper(engine, "UPDATE log_nodes SET hash = (SELECT hash FROM log_nodes WHERE level = 0 AND \"index\" = 0) WHERE level = 1")  # fmt: skip
+    name = "w\r\x9b2K\u202e"
+    with Session(engine) as session:
+        session.add(WitnessStanding(witness=name, evidence=ledger.latest().note))
+        session.add(BearerToken(digest="0" * 64, scope="officer", name=name))
+        session.commit()
+    told = lethe_log("fsck").output, run(token, "list").output
+    engine.dispose()
+    assert "      witness: w\ufffd\ufffd2K\ufffd " in told[0]
+    assert told[1].startswith("w\ufffd\ufffd2K\ufffd\tofficer\t")
+    assert not any(one in text for text in told for one in "\r\x9b\u202e")
 
 
 def test_fsck_speaks_json(environment: Settings) -> None:

@@ -95,6 +95,21 @@ def test_what_a_model_says_is_text(desk: Desk, script: str) -> None:
         harmless(desk.browser().http.get(f"/console{page}"), script)
 
 
+def test_what_is_invisible_does_not_act_on_the_page(desk: Desk) -> None:
+    hidden, shown = "A\u202ebcd\u009b\u200b\u00a0e\u2028", "A\ufffdbcd\ufffd\ufffd\u00a0e\ufffd"
+    officer, address = desk.browser(), f"/console/cases/{desk.case}"
+    assert shown in officer.send(address, f"{address}/note", text=f"{hidden}.").text
+    held = {"ref": desk.case, "reason": f"{hidden}."}
+    assert shown in officer.send("/console/holds/place", "/console/holds/place", **held).text
+    with Session(desk.installation.services.engine) as session:
+        model = session.exec(select(Model)).one()
+        model.classes = [hidden, "b"]
+        session.add(model)
+        session.commit()
+    pages = [officer.http.get(page).text for page in (address, "/console/models/small")]
+    assert all(shown in page and "\u202e" not in page for page in pages)
+
+
 def test_a_planted_template_error_is_seen(desk: Desk) -> None:
     """What these tests would say of a page that does not escape."""
 

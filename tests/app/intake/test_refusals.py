@@ -110,6 +110,8 @@ def test_a_form_is_of_one_browser_and_of_a_day(
         {"value": "Ann <a@example.org>"},
         {"value": "a@example.org\r\nBcc: b@example.org"},
         {"value": "a@example.org\x00"},
+        # The header's parser decodes it: a@b.de, c@d.de.
+        {"value": "a@=?utf-8?q?b.de=2cc=40d.de?="},
         {"value": SCRIPT},
         {"value": f"{'a' * 250}@example.org"},
         # Looked up as strasse.example and roSSmann: the code would go to somebody else.

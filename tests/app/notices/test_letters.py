@@ -13,6 +13,7 @@ from sqlmodel import Session, select
 from app.notices import alarms, deliver, letters, mailings, outbox
 from app.notices.sender import Sender
 from app.reconcile.model_events import model_events
+from app.schemas.people import NewCase
 from lethe.words.texts import LANGUAGES
 from models import Case, Certificate, ErasureRequest, RequestEvent
 from tests.app.notices.callbacks.conftest import callbacks
@@ -90,6 +91,13 @@ def test_a_person_hears_of_receipt_and_answer_and_the_log_of_each_use_of_the_add
     assert ADDRESS not in stored
     assert OFFICER not in stored
     installation.check()
+
+
+@pytest.mark.parametrize("space", [" ", "\u00a0", "\t"])
+def test_white_space_around_an_address_keeps_nobody_from_hearing(space: str) -> None:
+    person = {"kind": "email", "sha256": "0" * 64}
+    sent = {"person": person, "ticket": "T-1", "contact": f"{space}{ADDRESS}{space}"}
+    assert NewCase.model_validate(sent).contact == ADDRESS
 
 
 @pytest.mark.parametrize("page", [1, 2, 3])

@@ -260,6 +260,8 @@ INJECTED = [
     ("two addresses", "a@example.org,b@example.org", "subject"),
     ("a name", "A <a@example.org>", "subject"),
     ("two signs", "a@b@example.org", "subject"),
+    ("two addresses in an encoded word", "a@=?utf-8?q?b.de=2Cc=40d.de?=", "subject"),
+    ("another spelling of an address", "=?utf-8?q?a?=nn@example.org", "subject"),
     ("no domain", "a@", "subject"),
     ("no address", "", "subject"),
     ("too long", "a" * 250 + "@b.de", "subject"),

@@ -1,10 +1,11 @@
 """An erased person is found nowhere in clear, and every planted trace is found."""
 
 import sqlite3
+import unicodedata
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -240,6 +241,33 @@ def test_who_was_not_erased_is_found(ready: Installation) -> None:
     found = search(ready.settings, [SUBJECT])
     assert not found.ok
     assert set(found.leftovers) == {"requester_keys.subject"}
+
+
+@pytest.mark.parametrize("form", ["NFC", "NFD"])
+def test_a_name_is_found_however_the_file_spells_it(
+    ready: Installation, monkeypatch: pytest.MonkeyPatch, form: Literal["NFC", "NFD"]
+) -> None:
+    name = unicodedata.normalize("NFC", "rené-4711")
+    ready.caller.register_key(keyid="bound", subject=name)
+    monkeypatch.setenv("LETHE_DATABASE_URL", ready.settings.database_url)
+    monkeypatch.setenv("LETHE_DATA_DIR", str(ready.settings.data_dir))
+    sent = f"\ufeff{unicodedata.normalize(form, name)} \r\n"
+    answer = CliRunner().invoke(purge, ["check"], input=sent.encode())
+    assert answer.exit_code == 1, answer.output
+    assert "requester_keys.subject" in answer.output
+
+
+@pytest.mark.parametrize("form", ["NFC", "NFD"])
+def test_both_forms_of_a_text_are_looked_for(form: Literal["NFC", "NFD"]) -> None:
+    held = unicodedata.normalize(form, "a note on rené").encode()
+    assert any(one in held for one in forms("rené"))
+
+
+@pytest.mark.parametrize("coding", ["utf-16", "latin-1"])
+def test_a_file_in_another_coding_is_an_error(ready: Installation, coding: str) -> None:
+    answer = CliRunner().invoke(purge, ["check"], input="rené-4711\n".encode(coding))
+    assert answer.exit_code == 2, answer.output
+    assert "not UTF-8" in answer.output
 
 
 @pytest.mark.parametrize("sent", ["", "\n", "abc\n"])

@@ -320,7 +320,7 @@ def test_the_earlier_request_is_named_by_its_reference(desk: Desk) -> None:
 def test_records_of_a_list_are_named_by_their_places(desk: Desk) -> None:
     problems = [
         problem(403, "key-not-entitled", "not theirs", places=places)
-        for places in ("2", "2, 9, x", "0", "9")
+        for places in ("2", "2, 9, x", "0", "9", "\u00b2", "9" * 5000)
     ]
     desk.service.faults = deque(one for refusal in problems for one in (None, refusal))
     details = []
@@ -328,7 +328,7 @@ def test_records_of_a_list_are_named_by_their_places(desk: Desk) -> None:
         error = desk.submit("--record", "r1", "--record", "r2\x1b").exception
         assert isinstance(error, ProblemError)
         details.append(error.detail)
-    assert details == ["not theirs (records r2\ufffd)"] * 2 + ["not theirs"] * 2
+    assert details == ["not theirs (records r2\ufffd)"] * 2 + ["not theirs"] * 4
 
 
 @pytest.mark.parametrize("content", [b"", b"not a vkey", b"\xff\xfe"])

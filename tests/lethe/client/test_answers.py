@@ -18,7 +18,7 @@ from lethe.client.answers import (
     parse_status,
     parse_summary,
 )
-from lethe.client.errors import AnswerError
+from lethe.client.errors import AnswerError, ProblemError
 
 RECEIPT: dict[str, Any] = {
     "id": "1",
@@ -234,6 +234,22 @@ def test_a_problem_names_each_place_and_what_is_wrong_there() -> None:
     for none in others:
         problem = parse_problem(httpx2.Response(422, json={**document, "errors": none}))
         assert problem.detail == "no shape: see `errors`"
+
+
+@pytest.mark.parametrize(
+    ("said", "places"),
+    [
+        ("1, 3", [1, 3]),
+        ("0, 4, -1, 01, x, ", []),
+        ("\u00b2, \u0662, 1_0", []),  # digits to str.isdigit, or to int
+        ("9" * 5000, []),
+        ([2], []),
+        (2, [2]),
+    ],
+)
+def test_places_are_those_of_the_list_that_was_sent(said: object, places: list[int]) -> None:
+    error = ProblemError(404, "record-unknown", "title", "detail", {"places": said})
+    assert error.places(3) == places
 
 
 def test_the_page_of_a_proxy_is_a_problem_without_a_name() -> None:

@@ -4,6 +4,7 @@ Whatever was answered before and after must be one history: never two roots of o
 never a smaller tree after a larger one.
 """
 
+import os
 import random
 import signal
 import subprocess
@@ -16,6 +17,7 @@ import httpx2
 
 from lethe.log.note import parse_vkey, read_note, split_note
 from lethe.witness import home
+from tests.lethe.certificates.build import log_signer
 from tests.lethe.witness.logs import Log, witness_in
 
 ROUNDS = 12
@@ -38,6 +40,22 @@ def start(place: Path) -> tuple["subprocess.Popen[str]", str]:
     line = process.stdout.readline()
     assert line.startswith("witness at http://127.0.0.1:"), line
     return process, line.split()[-1].rstrip("/")
+
+
+def test_a_witness_reads_its_files_as_it_wrote_them_in_any_locale(tmp_path: Path) -> None:
+    log = Log(1, signer=log_signer("z\u00fcrich.example/log"))
+    witness_in(tmp_path / "w", log, name="witness.z\u00fcrich.example/w")
+    code = (
+        "import sys; from pathlib import Path; from lethe.witness.home import load;"
+        "load(Path(sys.argv[1])).heads.close()"
+    )
+    ascii_only = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path / "w")],
+        env={**os.environ, **ascii_only},
+        check=True,
+        timeout=60,
+    )
 
 
 def test_a_killed_witness_never_signs_two_heads_of_one_size(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from lethe.cli.options import service_url
+from lethe.cli.options import plain, service_url
 from workers.cli import service
 from workers.cli.data_options import DATA, table_options, with_options
 
@@ -139,7 +139,7 @@ def read_rows(
         opened = open_rows(data, columns)
         lines, rows = opened.taken.lines(), rows_of_federation(opened.federation)
     for line in [] if quiet else lines:
-        click.echo(line)
+        click.echo(plain(line))
     return replace(rows, send_held_out=bool(columns.get("send_holdout")))
 
 

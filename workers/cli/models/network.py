@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from lethe.cli.options import FILE, service_url
+from lethe.cli.options import FILE, plain, service_url
 from workers.cli import service
 from workers.cli.data_options import reading
 from workers.cli.models.fitting import check_manifest
@@ -110,7 +110,7 @@ def network(
             prepared = prepare(source, ref=ref, options=options)
     check_manifest(prepared.manifest)
     for line in prepared.lines:
-        click.echo(line)
+        click.echo(plain(line))
     with service.connect(url) as operator:
         operator.register_model(service.decided(prepared.manifest), prepared.npz)
         click.echo(f"registered {prepared.summary()}; training …")

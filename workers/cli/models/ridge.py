@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from lethe.catalogue import RIDGE
+from lethe.cli.options import plain
 from lethe.cli.text.waiting import working
 from workers.cli import service
 from workers.cli.features import extractor_options
@@ -111,7 +112,7 @@ def ridge(
         rows_read = open_rows(data, columns)
         federation = rows_read.federation
         for line in rows_read.taken.lines():
-            click.echo(line)
+            click.echo(plain(line))
         width = federation.features.shape[1]
         if random_features is not None and extractor is None:
             extractor = "random-relu"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from lethe.cli.options import FILE
+from lethe.cli.options import FILE, plain
 from workers.cli import service
 from workers.cli.models.fitting import (
     ABOUT_DATA,
@@ -83,5 +83,5 @@ def _read(data: Path | None, columns: Mapping[str, Any]) -> "RecipeRows":
         rows = vectors_of_federation(load_npz(data, share=share, labelled=False))
     count, width = rows.features.shape
     for line in (f"{count:,} vectors of {width:,} float32 numbers{names}", *lines):
-        click.echo(line)
+        click.echo(plain(line))
     return replace(rows, send_held_out=sent)

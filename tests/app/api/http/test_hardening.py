@@ -35,6 +35,7 @@ def cursor(text: str) -> str:
 BAD_TARGETS: list[tuple[str, str, int, str]] = [
     ("log cursor too large", f"/v1/log/entries?after={HUGE}", 400, "query-invalid"),
     ("log cursor in other digits", "/v1/log/entries?after=%D9%A3", 400, "query-invalid"),
+    ("day in other digits", "/v1/log/entries?since=%D9%A2%D9%A0%D9%A2%D9%A6-11-01", 422, "body-invalid"),
     ("index too large", f"/v1/log/proof/inclusion?index={HUGE}", 422, "body-invalid"),
     ("size too large", f"/v1/log/proof/inclusion?index=0&size={HUGE}", 422, "body-invalid"),
     ("old too large", f"/v1/log/proof/consistency?old={HUGE}", 422, "body-invalid"),

@@ -12,7 +12,17 @@ from models import BearerToken
 
 
 @pytest.mark.parametrize(
-    "name", ["drp:ACME", "DRP:x", "lethe: notice", "Lethe:x", "\uff44rp:x"]
+    "name",
+    [
+        "drp:ACME",
+        "DRP:x",
+        "lethe: notice",
+        "Lethe:x",
+        "\uff44rp:x",
+        " lethe: notice",
+        "le\u034fthe:x",
+        "\uffa0drp:x",
+    ],
 )
 def test_names_that_the_service_uses_are_reserved(ledger: Ledger, name: str) -> None:
     with Session(ledger.engine) as session:

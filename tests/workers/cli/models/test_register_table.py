@@ -16,6 +16,7 @@ from tests.workers.cli.models.registering import said
 from tests.workers.cli.models.test_register import Service
 from workers.cli import data_options
 from workers.cli.models import command as model
+from workers.cli.models.fitting import read_rows
 from workers.cli.service import Sending
 
 ROWS = 40
@@ -64,6 +65,23 @@ def test_a_table_is_registered(service: Service, tmp_path: Path) -> None:
     assert not result.stderr  # no progress bar without a terminal
     assert set(service.upload.records) < set(COLUMNS["id"])
     assert set(service.upload.clients) == {"north", "south"}
+
+
+def test_names_in_a_file_do_not_act_on_the_terminal(
+    service: Service, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    labels = [("n\x9bo", "yes")[row % 2] for row in range(ROWS)]
+    hidden = {"f_c\r\u202e": COLUMNS["f_b"], "later\x1b[2K": COLUMNS["since"]}
+    file = written(tmp_path, churned=labels, **hidden)
+    result = register(file, *WORDS)
+    assert result.exit_code == 0, result.output
+    columns = {"label": "churned", "client": "region", "features": ("f_*",)}
+    read_rows(file, columns, numbers=False)
+    for said_of_it in (result.stdout, capsys.readouterr().out):
+        assert "f_c\ufffd\ufffd" in said_of_it
+        assert "n\ufffdo, yes" in said_of_it
+        assert "later\ufffd[2K" in said_of_it
+        assert not any(one in said_of_it for one in "\r\x9b\u202e\x1b")
 
 
 def test_identities_are_hashed_before_they_are_sent(service: Service, tmp_path: Path) -> None:

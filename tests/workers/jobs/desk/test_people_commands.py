@@ -126,6 +126,23 @@ def test_a_list_is_imported_and_its_unknown_record_named(
     assert "line 2: a digest by sha256 is 64 hex digits" in bad.output
 
 
+@pytest.mark.parametrize(
+    "data",
+    [
+        "record,email\nr2,ren\u00e9@example.org\n".encode("latin-1"),
+        "record,email\nr2,a@example.org\n".encode("utf-16"),
+        b'record,email\nr2,"' + b"a" * 200_000,
+    ],
+)
+def test_a_list_that_is_no_csv_in_utf_8_is_refused(tmp_path: Path, data: bytes) -> None:
+    file = tmp_path / "people.csv"
+    file.write_bytes(data)
+    known = ("import", str(file), "--kind", "email", "--model", "one")
+    answer = CliRunner().invoke(person, known, env={"LETHE_URL": "http://127.0.0.1:9"})
+    assert answer.exit_code == 1
+    assert "save it as such" in answer.output
+
+
 def test_from_an_address_to_a_verified_answer(operator: Operator, tmp_path: Path) -> None:
     opened = operator.opened(
         "--person", f"email={ANN}", "--checked", "passport", "--contact", "Main St"
