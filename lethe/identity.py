@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from lethe.errors import LetheError
+from lethe.ids import UNSEEN
 
 NORMALISATION = 1  # version of `normalise`; new rules need a new number and new keyed digests
 # In the order of `pack`. The weak ones only match lists that others hashed.
@@ -60,12 +61,13 @@ def check_kind(kind: str) -> str:
 def normalise(kind: str, value: str) -> str:
     """Return the normalised value for hashing, version NORMALISATION; "" if nothing remains.
 
-    White space around the value and invisible characters of format (Unicode's Cf) are ignored,
-    and the result is in Unicode's form NFC.
+    White space around the value and invisible characters (Unicode's Cf, fillers, variation
+    selectors) are ignored, and the result is in Unicode's form NFC.
 
     - email: case is ignored (Unicode case folding), in the local part too.
-    - phone: brackets, spaces, dots, hyphens and slashes are removed, and a leading 00
-      becomes +. A national number stays national: the country is not guessed.
+    - phone: brackets, spaces, dots, hyphens and slashes are removed, digits of all scripts
+      become those of ASCII, and a leading 00 becomes +. A national number stays national: the
+      country is not guessed.
     - customer: inner white space is removed and case is ignored; leading zeros are significant.
     - any other kind: nothing else.
 
@@ -74,13 +76,18 @@ def normalise(kind: str, value: str) -> str:
     """
     if len(value) > MAX_LENGTH:
         raise IdentityError(f"an identity has at most {MAX_LENGTH} characters")
-    value = "".join(one for one in value if unicodedata.category(one) != "Cf")
+    value = _seen(value)
     if any(unicodedata.category(character) in ("Cc", "Cs") for character in value.strip()):
         raise IdentityError(
             "an identity has a control character or half a character: write it as plain UTF-8"
         )
     rule = _RULES.get(check_kind(kind), str)
     return unicodedata.normalize("NFC", rule(unicodedata.normalize("NFC", value)).strip())
+
+
+def _seen(value: str) -> str:
+    """Return a value without characters that nobody sees."""
+    return "".join(one for one in UNSEEN.sub("", value) if unicodedata.category(one) != "Cf")
 
 
 def _fold(value: str) -> str:
@@ -99,13 +106,15 @@ def is_one_mailbox(kind: str, value: str) -> bool:
     if kind != "email":
         return True
     normal = normalise(kind, value)
-    seen = "".join(one for one in value if unicodedata.category(one) != "Cf").strip()
+    seen = _seen(value).strip()
     lower = unicodedata.normalize("NFC", unicodedata.normalize("NFC", seen).lower())
     return lower == normal and (seen.isascii() or not normal.isascii())
 
 
 def _phone(value: str) -> str:
-    digits = _PHONE_SEPARATORS.sub("", _fold(value))
+    narrow = unicodedata.normalize("NFKC", _fold(unicodedata.normalize("NFKC", value)))
+    ascii_digits = (str(int(one)) if one.isdecimal() else one for one in narrow)
+    digits = _PHONE_SEPARATORS.sub("", "".join(ascii_digits))
     return "+" + digits[2:] if digits.startswith("00") else digits
 
 
