@@ -27,7 +27,7 @@ from app.notices import mail
 from app.problems import NotReadyError
 from app.service import health
 from app.service.context import Services, open_services
-from app.service.queue import PARKED
+from app.service.queue import waits_for_a_worker
 from app.settings import Settings
 from lethe.cli.options import as_json as as_json_option
 from lethe.cli.options import plain
@@ -107,7 +107,7 @@ def diagnose() -> Diagnosis:
             found.look("clock", lambda: _clock(engine))
             _service(settings, found)
             found.look("schedule", lambda: _schedule(engine))
-            found.look("workers", lambda: _workers(engine))
+            found.look("workers", lambda: _workers(settings, engine))
         else:
             found.skip("clock", "service", "schedule", "workers")
     found.look("followers", lambda: _followers(settings))
@@ -188,18 +188,18 @@ def _schedule(engine: Engine) -> str:
     return "a process runs it"
 
 
-def _workers(engine: Engine) -> str:
+def _workers(settings: Settings, engine: Engine) -> str:
     with Session(reading(engine)) as session:
         now = clock(session)
         open_jobs = select(func.count()).where(col(Job.done_at).is_(None))
         waiting = session.exec(open_jobs).one()
         held = session.exec(open_jobs.where(col(Job.lease_until) > now)).one()
-        head = select(func.min(col(Job.created_at))).where(
-            col(Job.done_at).is_(None), col(Job.stage) != PARKED
-        )
-        oldest = session.exec(head).one()
+        free = waits_for_a_worker(settings, now)
+        count, oldest = session.exec(
+            select(func.count(), func.min(col(Job.created_at))).where(*free)
+        ).one()
     if oldest is not None and not held and now - oldest > LATE:
-        raise LetheError(f"{waiting} jobs wait and no worker holds one: start lethe worker")
+        raise LetheError(f"{count} jobs wait and no worker holds one: start lethe worker")
     return f"{waiting} unfinished jobs, {held} held by a worker"
 
 
