@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
 from importlib.util import find_spec
-from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import Literal
 
@@ -101,7 +100,7 @@ def diagnose() -> Diagnosis:
         )  # fmt: skip
         return found
     (settings,) = made
-    found.look("files", lambda: _files(settings.data_dir))
+    found.look("files", lambda: _files(settings))
     with opened_engine(settings.resolved_database_url) as engine:
         if found.look("database", lambda: _database(engine)):
             found.look("clock", lambda: _clock(engine))
@@ -122,7 +121,8 @@ def _settings(made: list[Settings]) -> str:
     return f"{settings.environment}, log {settings.origin}"
 
 
-def _files(directory: Path) -> str:
+def _files(settings: Settings) -> str:
+    directory = settings.data_dir
     if not directory.is_dir():
         raise LetheError(
             "there is no data directory: set LETHE_DATA_DIR, or run lethe log init"
@@ -134,6 +134,7 @@ def _files(directory: Path) -> str:
             f"{left[0]} was left by a command that was killed, and holds copies of rows or "
             "keys that may have been destroyed since: remove it"
         )
+    settings.require_writable()
     begun = time.monotonic()
     with NamedTemporaryFile(dir=directory, prefix=".doctor-") as file:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # the signing guard relies on it
