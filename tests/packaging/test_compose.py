@@ -49,8 +49,13 @@ def test_the_services_are_those_of_the_documentation() -> None:
         "api",
         "worker",
         "worker-gpu",
-        "beat",
     ]
+
+
+def test_what_runs_the_schedule_asks_the_witnesses() -> None:
+    """`celery beat` asks none: with a policy, no certificate would ever be issued."""
+    assert "celery" not in CODE
+    assert "command: [lethe, worker, --beat]" in services()["worker"]
 
 
 def test_every_variable_is_a_setting() -> None:
@@ -80,7 +85,11 @@ def test_every_build_target_is_one_of_the_dockerfile() -> None:
 
 def test_the_commands_are_those_of_the_command_line() -> None:
     commands = re.findall(r"command: \[lethe, ([^\]]+)\]", CODE)
-    assert commands == [f"migrate, --grant, {ROLE}", "worker, --queue, gpu, --device, cuda"]
+    assert commands == [
+        f"migrate, --grant, {ROLE}",
+        "worker, --beat",
+        "worker, --queue, gpu, --device, cuda",
+    ]
     with click.Context(lethe) as context:
         migrate = lethe.get_command(context, "migrate")
         assert migrate is not None
