@@ -444,22 +444,7 @@ class Settings(BaseSettings):
     @field_validator("database_url")
     @classmethod
     def _refuse_other_databases(cls, given: str) -> str:
-        from sqlalchemy.engine import make_url
-        from sqlalchemy.exc import ArgumentError
-
-        try:
-            url = make_url(given or "sqlite:///default")
-        except (ArgumentError, ValueError):
-            url = None
-        in_file = url is not None and url.database not in (None, "", ":memory:")
-        if url is None or url.drivername not in DRIVERS:
-            raise ValueError(
-                "must be sqlite:///FILE or postgresql://USER@HOST/DATABASE; put the password "
-                "into LETHE_DATABASE_PASSWORD"
-            )
-        if url.get_backend_name() == "sqlite" and not in_file:
-            raise ValueError("SQLite must be a file: a log in memory is no log")
-        return given
+        return checked_database_url(given) if given else given
 
     @field_validator("broker_url")
     @classmethod
@@ -555,6 +540,15 @@ class Settings(BaseSettings):
         return self
 
     @model_validator(mode="after")
+    def _refuse_silos_on_gpus(self) -> Self:
+        if self.gpu_queue and self.silos:
+            raise ValueError(
+                "LETHE_GPU_QUEUE and LETHE_SILOS are both set, but silos train on their own "
+                "processors: unset one of them for all processes"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _refuse_half_a_batch(self) -> Self:
         if (self.batch_min_requests > 1) != (self.batch_max_wait_seconds > 0):
             raise ValueError(
@@ -597,6 +591,11 @@ class Settings(BaseSettings):
             raise ValueError(
                 "LETHE_PUBLIC_URL must be the http(s) URL that clients see: signatures cover "
                 "it, and a Host header is whatever its sender wants it to be"
+            )
+        if not self.data_dir.is_absolute():
+            raise ValueError(
+                "LETHE_DATA_DIR must be an absolute path: a process that is started elsewhere "
+                "would find no log there, or begin another one"
             )
         return self
 
@@ -677,6 +676,22 @@ def _complaint(error: dict[str, Any]) -> str:
     # pydantic's messages of our field types name what is allowed, never what was given.
     message = str(error["msg"]).removeprefix("Value error, ")
     return ": ".join([*(f"LETHE_{name}".upper() for name in error["loc"]), message])
+
+
+def checked_database_url(given: str) -> str:
+    """Return the URL of a database that Lethe works on. Raises ValueError for any other."""
+    from sqlalchemy.engine import make_url
+    from sqlalchemy.exc import ArgumentError
+
+    try:
+        url = make_url(given)
+    except (ArgumentError, ValueError):  # its text may repeat a part of the password
+        url = None
+    if url is None or url.drivername not in DRIVERS:
+        raise ValueError("must be sqlite:///FILE or postgresql://USER@HOST/DATABASE")
+    if url.get_backend_name() == "sqlite" and url.database in (None, "", ":memory:"):
+        raise ValueError("SQLite must be a file: a log in memory is no log")
+    return given
 
 
 def _misspelt(environment: Mapping[str, str]) -> str | None:

@@ -19,6 +19,7 @@ from models.database.types import utcnow
 KEY = base64.b64encode(bytes(range(32))).decode()
 GOOD: dict[str, Any] = {
     "environment": "production",
+    "data_dir": "/var/lib/lethe",
     "origin": "erasure.example.org/log",
     "public_url": "https://erasure.example.org",
     "master_key": KEY,
@@ -54,6 +55,7 @@ REFUSED: list[tuple[str, str, Any, str]] = [
     ("no directory", "data_dir", "", "LETHE_DATA_DIR"),
     ("a blank directory", "data_dir", " ", "LETHE_DATA_DIR"),
     ("a home directory", "data_dir", "~/lethe", "LETHE_DATA_DIR"),
+    ("a relative directory", "data_dir", "lethe-data", "LETHE_DATA_DIR"),
     ("no database URL", "database_url", "M9dKxPUQ", "LETHE_DATABASE_URL"),
     ("another database", "database_url", "mysql://lethe:M9dKxPUQ@db/lethe", "LETHE_DATABASE_URL"),
     ("another driver", "database_url", "postgresql+asyncpg://lethe@db/lethe", "LETHE_DATABASE_URL"),
@@ -100,6 +102,11 @@ def test_a_size_that_no_task_could_compute_with_is_refused_at_the_start(name: st
     assert cut_offs(made, utcnow())
     if name in TIMES:
         assert utcnow() - timedelta(**{name.rpartition("_")[2]: most})
+
+
+def test_silos_and_the_queue_of_gpus_exclude_each_other() -> None:
+    with pytest.raises(SettingsError, match=r"^LETHE_GPU_QUEUE and LETHE_SILOS"):
+        Settings(**GOOD, gpu_queue=True, silos=2)
 
 
 def test_databases_and_brokers_of_production_are_accepted() -> None:

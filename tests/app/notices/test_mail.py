@@ -214,7 +214,7 @@ def test_settings_that_cannot_work_are_refused_at_the_start(values: dict[str, An
 
 
 def test_production_sends_unencrypted_only_to_the_same_machine() -> None:
-    good = {"environment": "production", "origin": "a.example/log", "public_url": "https://a.example", "mail_from": FROM}  # fmt: skip
+    good = {"environment": "production", "origin": "a.example/log", "public_url": "https://a.example", "data_dir": "/a", "mail_from": FROM}  # fmt: skip
     assert Settings(**good, smtp_url="smtp+plain://127.0.0.1:25")
     with pytest.raises(SettingsError, match="unencrypted"):
         Settings(**good, smtp_url="smtp+plain://mail.example.org")
