@@ -23,6 +23,7 @@ PLACEHOLDERS = ("changeme", "change-me", "secret", "password", "example", "lethe
 MASTER_KEY_BYTES = 32
 MOST_SILOS = 1000  # each is a queue
 SMTP_SCHEMES = ("smtp", "smtps", "smtp+plain")
+ENCODED = "write / # ? @ of the password as %2F %23 %3F %40"
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 MOST_COALESCED = 256  # requests in one update; each adds a sealed draft to its transaction
 # Beyond these a date has no year left, and the first task that computes one would fail, such as
@@ -36,6 +37,7 @@ BROKERS = ("redis", "rediss", "redis+socket")  # those whose messages `app.broke
 PUBLIC_URL = re.compile(
     r"https?://([a-z0-9._-]+|\[[0-9a-f:.]+\])(:[0-9]{1,5})?(/[^\s?#]*)?", re.ASCII
 )
+HOST = re.compile(r"[a-z0-9._-]+|[0-9a-f.]*:[0-9a-f:.]*:[0-9a-f:.]*")  # or an IPv6 address
 # Variables that are no settings: of the command line, and keys that key files may name.
 OTHERS = re.compile(r"URL|TOKEN|CONFIG|SQL|VECTORS|TEST_.*|.*_KEY(_[0-9]+)?")
 
@@ -454,12 +456,12 @@ class Settings(BaseSettings):
         try:
             url = urlsplit(given)
             usable = given.partition("://")[0] in BROKERS and url.port != 0
+            usable = usable and not url.fragment
         except ValueError:
             usable = False
         if not usable:
             raise ValueError(
-                "must be filesystem:// or redis://:PASSWORD@HOST:PORT/NUMBER; write /, # and @ "
-                "of the password as %2F, %23 and %40"
+                f"must be filesystem:// or redis://:PASSWORD@HOST:PORT/NUMBER; {ENCODED}"
             )
         return given
 
@@ -501,9 +503,11 @@ class Settings(BaseSettings):
             usable = url.scheme in SMTP_SCHEMES and bool(url.hostname) and url.port != 0
         except ValueError:
             usable = False
-        if not usable:
+        # Behind one of these in a password, its host would be cut off.
+        if not usable or url.path.strip("/") or url.query or url.fragment:
             raise ValueError(
-                "LETHE_SMTP_URL must be smtp://, smtps:// or smtp+plain://USER:PASSWORD@HOST:PORT"
+                "LETHE_SMTP_URL must be smtp://, smtps:// or "
+                f"smtp+plain://USER:PASSWORD@HOST:PORT; {ENCODED}"
             )
         plain = url.scheme == "smtp+plain" and url.hostname not in LOOPBACK
         if plain and self.environment == "production":
@@ -522,7 +526,8 @@ class Settings(BaseSettings):
                 Allowed.parse(text)
             except ValueError:
                 raise ValueError(
-                    f"LETHE_{name}_ALLOW: no network; write 10.1.0.0/16, or a host's name"
+                    f"LETHE_{name}_ALLOW: no network or host; write 10.1.0.0/16, or a host's "
+                    "name without port and asterisk"
                 ) from None
         if any(not re.fullmatch(r"[^\s@<>]+@[^\s@<>]+", one) for one in self.officers):
             raise ValueError("LETHE_NOTICE_MAIL: separate bare e-mail addresses by commas")
@@ -666,9 +671,11 @@ class Allowed(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> "Allowed":
-        """Read a comma-separated list. Raises ValueError for a malformed network."""
+        """Read a comma-separated list. Raises ValueError for a malformed network or host."""
         listed = _listed(text)
         hosts = tuple(one.lower() for one in listed if "/" not in one)
+        if not all(HOST.fullmatch(one) for one in hosts):  # it would allow nothing
+            raise ValueError("a host has no port and no pattern")
         return cls(hosts, tuple(ip_network(one) for one in listed if "/" in one))
 
 

@@ -66,6 +66,9 @@ REFUSED: list[tuple[str, str, Any, str]] = [
     ("a broker without checks", "broker_url", "sentinel://redis.example.org", "LETHE_BROKER_URL"),
     ("a folder of the broker", "broker_url", "filesystem:///tmp/broker", "LETHE_BROKER_URL"),
     ("a password with a slash", "broker_url", "redis://:M9d/KxPUQ@redis/0", "%2F"),
+    ("a password with a number sign", "broker_url", "redis://:12#M9d@redis/0", "%23"),
+    ("a host with a port", "webhook_allow", "hooks.corp:8080", "LETHE_WEBHOOK_ALLOW"),
+    ("a pattern of hosts", "callback_allow", "10.0.0.0/8,*.corp", "LETHE_CALLBACK_ALLOW"),
     ("a public URL with a space", "public_url", "https://erasure.example.org ", "LETHE_PUBLIC_URL"),
     ("a public URL with a line", "public_url", "https://erasure.example.org\n", "LETHE_PUBLIC_URL"),
     ("a public URL in capitals", "public_url", "HTTPS://erasure.example.org", "LETHE_PUBLIC_URL"),
@@ -116,6 +119,7 @@ def test_databases_and_brokers_of_production_are_accepted() -> None:
         ("broker_url", "filesystem://"),
         ("broker_url", "rediss://:M9dKxPUQ@redis.example.org:6380/1"),
         ("broker_url", "redis+socket:///run/redis.sock"),
+        ("webhook_allow", "hooks.corp, Hooks_2.corp,10.0.0.1,fd00::1,10.0.0.0/8,fd00::/8"),
         ("public_url", "https://example.org:8443/erasure/"),
         ("public_url", "http://[::1]:8000"),
     ):

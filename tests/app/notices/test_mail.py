@@ -202,6 +202,9 @@ WRONG = [
     ("another scheme", {"smtp_url": "http://mail.example.org"}),
     ("no host", {"smtp_url": "smtp://"}),
     ("no port", {"smtp_url": "smtp://mail.example.org:99999"}),
+    ("a password with a number sign", {"smtp_url": "smtp://user:12#M9d@mail.example.org:587"}),
+    ("a password with a question mark", {"smtp_url": "smtp://user:12?M9d@mail.example.org"}),
+    ("a password with a slash", {"smtp_url": "smtp://user:12/M9d@mail.example.org"}),
     ("no sender", {"smtp_url": "smtp://mail.example.org", "mail_from": ""}),
     ("no address", {"smtp_url": "smtp://mail.example.org", "mail_from": "x\ny@example.org"}),
 ]
