@@ -476,6 +476,16 @@ class Settings(BaseSettings):
         return given
 
     @model_validator(mode="after")
+    def _refuse_password_of_a_file(self) -> Self:
+        secret = self.database_password.get_secret_value()
+        if secret and not self.database_url.startswith("postgresql"):
+            raise ValueError(
+                "LETHE_DATABASE_PASSWORD is set, and SQLite, in the data directory by default, "
+                "has none: set LETHE_DATABASE_URL to the server, or unset the password"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _refuse_closed_to_nobody(self) -> Self:
         if self.witness_fail == "closed" and not self.witness_policy:
             raise ValueError(

@@ -61,6 +61,7 @@ REFUSED: list[tuple[str, str, Any, str]] = [
     ("another driver", "database_url", "postgresql+asyncpg://lethe@db/lethe", "LETHE_DATABASE_URL"),
     ("no port of the database", "database_url", "postgresql://u:M9dKxPUQ@db:M9dKxPUQ/d", "LETHE_DATABASE_URL"),
     ("a database in memory", "database_url", "sqlite:///:memory:", "LETHE_DATABASE_URL"),
+    ("a password and a file", "database_url", "", "LETHE_DATABASE_PASSWORD"),
     ("no broker", "broker_url", "", "LETHE_BROKER_URL"),
     ("another broker", "broker_url", "amqp://M9dKxPUQ@broker", "LETHE_BROKER_URL"),
     ("a broker without checks", "broker_url", "sentinel://redis.example.org", "LETHE_BROKER_URL"),
@@ -114,7 +115,6 @@ def test_silos_and_the_queue_of_gpus_exclude_each_other() -> None:
 
 def test_databases_and_brokers_of_production_are_accepted() -> None:
     for name, value in (
-        ("database_url", "sqlite:////var/lib/lethe/lethe.db"),
         ("database_url", "postgresql+psycopg://lethe@/lethe?host=/run/postgresql"),
         ("broker_url", "filesystem://"),
         ("broker_url", "rediss://:M9dKxPUQ@redis.example.org:6380/1"),
@@ -124,6 +124,9 @@ def test_databases_and_brokers_of_production_are_accepted() -> None:
         ("public_url", "http://[::1]:8000"),
     ):
         assert getattr(Settings(**{**GOOD, name: value}), name) == value
+    file = "sqlite:////var/lib/lethe/lethe.db"
+    made = Settings(**{**GOOD, "database_url": file, "database_password": ""})
+    assert made.database_url == file
 
 
 @pytest.mark.parametrize(
