@@ -690,9 +690,13 @@ class Allowed(NamedTuple):
 
 
 def _complaint(error: dict[str, Any]) -> str:
-    # pydantic's messages of our field types name what is allowed, never what was given.
-    message = str(error["msg"]).removeprefix("Value error, ")
-    return ": ".join([*(f"LETHE_{name}".upper() for name in error["loc"]), message])
+    # pydantic's messages of our field types name what is allowed, never what was given. A
+    # pattern or a bound alone does not say what for, nor in which unit.
+    message, known = str(error["msg"]), Settings.model_fields
+    if error["type"] != "value_error":
+        message += "".join(f": {known[name].description}" for name in error["loc"])
+    names = [f"LETHE_{name}".upper() for name in error["loc"]]
+    return ": ".join([*names, message.removeprefix("Value error, ")])
 
 
 def checked_database_url(given: str) -> str:

@@ -108,6 +108,22 @@ def test_a_size_that_no_task_could_compute_with_is_refused_at_the_start(name: st
         assert utcnow() - timedelta(**{name.rpartition("_")[2]: most})
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "meant"),
+    [
+        ("worker_metrics", "9101", "HOST:PORT"),
+        ("oidc_roles", "officer", "operator=VALUE"),
+        ("request_retention_days", "forever", "Days that scope"),
+        ("stall_seconds", "1e9", "in seconds"),
+    ],
+)
+def test_a_refusal_says_what_the_setting_is_and_its_unit(
+    name: str, value: str, meant: str
+) -> None:
+    with pytest.raises(SettingsError, match=f"^LETHE_{name.upper()}: .*{meant}"):
+        Settings(**{**GOOD, name: value})
+
+
 def test_silos_and_the_queue_of_gpus_exclude_each_other() -> None:
     with pytest.raises(SettingsError, match=r"^LETHE_GPU_QUEUE and LETHE_SILOS"):
         Settings(**GOOD, gpu_queue=True, silos=2)
