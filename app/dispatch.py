@@ -49,7 +49,7 @@ def make_celery(settings: Settings) -> "Celery":
     options: dict[str, object] = {}
     url = settings.broker_url
     if settings.broker_url.startswith("filesystem:"):
-        folder = settings.data_dir / "broker"
+        folder = settings.made_data_dir() / "broker"
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         for name in (QUEUE, GPU_QUEUE, *map(silo_queue, range(settings.silos))):
             broker.bind(settings.data_dir / "broker-control", name)

@@ -36,6 +36,7 @@ from app.api.http.limits import BodyLimit, PlainTargets
 from app.api.http.parsing import Parsing
 from app.api.http.rates import Rates
 from app.console import routes as console
+from app.console.sign_in.provider import require_installed
 from app.counters import REFUSED
 from app.notices.stream import Streams
 from app.protocols.drp import routes as drp
@@ -83,9 +84,12 @@ NO_TELEMETRY: TelemetryConfig = {
 def create_app(services: Services | None = None) -> FastAPI:
     """Return the application; services default to those the environment describes.
 
-    Raises LetheError if the log or a key is missing or inconsistent; see `open_services`.
+    Raises LetheError if the log or a key is missing or inconsistent, see `open_services`, or if
+    a protocol lacks its keys or library.
     """
     opened = services or open_services(Settings())
+    if opened.settings.oidc_issuer:
+        require_installed()
     if opened.settings.fault:
         steps.plant(opened.settings.fault)
 

@@ -33,7 +33,7 @@ from app.schemas.requests import State
 from app.service import health
 from app.service.context import Services
 from app.service.deadlines import REMIND_DAYS
-from app.service.queue import PARKED
+from app.service.queue import waits_for_a_worker
 from app.service.requests import CLOSED
 from app.service.review import PAUSED
 from app.witnesses.rows import Rows
@@ -223,7 +223,7 @@ def _database(services: Services) -> list[Family]:
         )
         # The oldest job is the head of its queue, or waits behind one that was begun.
         oldest = columns(func.min(col(Job.created_at))).where(
-            col(Job.done_at).is_(None), col(Job.stage) != PARKED
+            *waits_for_a_worker(services.settings, now)
         )
         since = session.connection().execute(oldest).scalar_one()
         quorum = Rows(services.ledger).witnessed(session)
@@ -266,7 +266,7 @@ def _database(services: Services) -> list[Family]:
             ),
             _gauge(
                 "lethe_queue_oldest_seconds",
-                "Age of the oldest unfinished job that waits for no answer from outside.",
+                "Age of the oldest unfinished job that needs nothing but a worker.",
                 0.0 if since is None else (now - since).total_seconds(),
             ),
             Family(

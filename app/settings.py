@@ -2,14 +2,17 @@
 
 import base64
 import binascii
+import os
 import re
+from collections.abc import Mapping
+from difflib import get_close_matches
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Self
 from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from pydantic import Field, SecretStr, ValidationError, model_validator
+from pydantic import Field, SecretStr, ValidationError, field_validator, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from lethe.errors import LetheError
@@ -20,8 +23,23 @@ PLACEHOLDERS = ("changeme", "change-me", "secret", "password", "example", "lethe
 MASTER_KEY_BYTES = 32
 MOST_SILOS = 1000  # each is a queue
 SMTP_SCHEMES = ("smtp", "smtps", "smtp+plain")
+ENCODED = "write / # ? @ of the password as %2F %23 %3F %40"
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 MOST_COALESCED = 256  # requests in one update; each adds a sealed draft to its transaction
+# Beyond these a date has no year left, and the first task that computes one would fail, such as
+# each retention run. PostgreSQL takes a time-out of 24 days at most.
+MOST_DAYS, MOST_SECONDS, DAY_S = 36_500, 31_536_000, 86_400
+SIMILAR = 0.8  # of difflib: one letter in five differs
+MOST_BYTES = 1 << 60  # the system's limits have 63 bits
+DRIVERS = ("sqlite", "sqlite+pysqlite", "postgresql", "postgresql+psycopg")
+BROKERS = ("redis", "rediss", "redis+socket")  # those whose messages `app.broker` checks
+# Signatures cover it, so it has the one spelling that clients send.
+PUBLIC_URL = re.compile(
+    r"https?://([a-z0-9._-]+|\[[0-9a-f:.]+\])(:[0-9]{1,5})?(/[^\s?#]*)?", re.ASCII
+)
+HOST = re.compile(r"[a-z0-9._-]+|[0-9a-f.]*:[0-9a-f:.]*:[0-9a-f:.]*")  # or an IPv6 address
+# Variables that are no settings: of the command line, and keys that key files may name.
+OTHERS = re.compile(r"URL|TOKEN|CONFIG|SQL|VECTORS|TEST_.*|.*_KEY(_[0-9]+)?")
 
 
 class SettingsError(LetheError):
@@ -41,6 +59,8 @@ class Settings(BaseSettings):
     )
 
     def __init__(self, **values: Any) -> None:
+        if misspelt := _misspelt(os.environ):  # first: a default would be refused in its place
+            raise SettingsError(misspelt)
         try:
             super().__init__(**values)
         except ValidationError as error:
@@ -186,6 +206,7 @@ class Settings(BaseSettings):
     body_timeout_seconds: int = Field(
         default=20,
         gt=0,
+        le=DAY_S,
         description="Longest wait for a body, in seconds; each 16 KiB that arrive add one.",
     )
     max_scope_records: int = Field(
@@ -194,41 +215,49 @@ class Settings(BaseSettings):
     request_retention_days: int = Field(
         default=1095,
         ge=0,
+        le=MOST_DAYS,
         description="Days that scope and openings of an ended request or case are kept.",
     )
     evidence_retention_days: int = Field(
         default=1095,
         ge=0,
+        le=MOST_DAYS,
         description="Days that evidence and scores are kept; never longer than the request's.",
     )
     contact_retention_days: int = Field(
         default=90,
         ge=0,
+        le=MOST_DAYS,
         description="Days after its deadline that the contact address of a case is kept.",
     )
     key_retention_days: int = Field(
         default=0,
         ge=0,
+        le=MOST_DAYS,
         description="Days that the client or subject of a revoked requester key is kept.",
     )
     undecided_retention_days: int = Field(
         default=90,
         ge=0,
+        le=MOST_DAYS,
         description="Days after its deadline until an undecided request is refused.",
     )
     lease_seconds: int = Field(
         default=120,
         gt=0,
+        le=DAY_S,
         description="Duration of a worker's lease on a job until it is renewed, in seconds.",
     )
     stall_seconds: int = Field(
         default=60,
         ge=2,
+        le=DAY_S,
         description="PostgreSQL ends a write transaction idle for this long, in seconds.",
     )
     start_seconds: int = Field(
         default=60,
         ge=0,
+        le=DAY_S,
         description="How long a starting process waits for PostgreSQL, in seconds.",
     )
     min_free_bytes: int = Field(
@@ -237,7 +266,10 @@ class Settings(BaseSettings):
         description="/readyz fails if the data directory's disk has less free, in bytes.",
     )
     sweep_seconds: int = Field(
-        default=5, gt=0, description="How often stuck jobs are looked for, in seconds."
+        default=5,
+        gt=0,
+        le=DAY_S,
+        description="How often stuck jobs are looked for, in seconds.",
     )
     max_tries: int = Field(
         default=5, gt=0, description="Tries before a computation error fails a job."
@@ -245,15 +277,20 @@ class Settings(BaseSettings):
     fit_seconds: int = Field(
         default=3600,
         gt=0,
+        le=MOST_SECONDS,
         description="Longest fit of a recipe or run of a script, in seconds.",
     )
     fit_memory_bytes: int = Field(
         default=8 << 30,
         ge=1 << 30,
+        le=MOST_BYTES,
         description="Largest address space of a fit of a recipe or run of a script, in bytes.",
     )
     fit_output_bytes: int = Field(
-        default=1 << 30, ge=1 << 20, description="Largest file that a script writes, in bytes."
+        default=1 << 30,
+        ge=1 << 20,
+        le=MOST_BYTES,
+        description="Largest file that a script writes, in bytes.",
     )
     coalesce: bool = Field(
         default=True,
@@ -268,6 +305,7 @@ class Settings(BaseSettings):
     batch_max_wait_seconds: int = Field(
         default=0,
         ge=0,
+        le=MOST_SECONDS,
         description="Longest such wait, in seconds; it ends 7 days before a request is due.",
     )
     silos: int = Field(
@@ -344,10 +382,11 @@ class Settings(BaseSettings):
     witness_wait_seconds: int = Field(
         default=60,
         gt=0,
+        le=MOST_SECONDS,
         description="How long open waits for a quorum before issuing without one, in seconds.",
     )
     witness_seconds: int = Field(
-        default=5, gt=0, description="How often witnesses are asked, in seconds."
+        default=5, gt=0, le=DAY_S, description="How often witnesses are asked, in seconds."
     )
     webhook_allow: str = Field(
         default="",
@@ -397,6 +436,64 @@ class Settings(BaseSettings):
         description="Development only: STEP[@N]=kill|raise|freeze plants a fault at a step.",
     )
 
+    @field_validator("data_dir", mode="before")
+    @classmethod
+    def _refuse_no_directory(cls, given: object) -> object:
+        if isinstance(given, str) and (not given.strip() or given.startswith("~")):
+            raise ValueError("name a directory by its path; ~ stands for none here")
+        return given
+
+    @field_validator("database_url")
+    @classmethod
+    def _refuse_other_databases(cls, given: str) -> str:
+        return checked_database_url(given) if given else given
+
+    @field_validator("broker_url")
+    @classmethod
+    def _refuse_other_brokers(cls, given: str) -> str:
+        if given == "filesystem://":
+            return given
+        try:
+            url = urlsplit(given)
+            usable = given.partition("://")[0] in BROKERS and url.port != 0
+            usable = usable and not url.fragment
+        except ValueError:
+            usable = False
+        if not usable:
+            raise ValueError(
+                f"must be filesystem:// or redis://:PASSWORD@HOST:PORT/NUMBER; {ENCODED}"
+            )
+        return given
+
+    @field_validator("public_url")
+    @classmethod
+    def _refuse_unsignable_address(cls, given: str) -> str:
+        if given and not PUBLIC_URL.fullmatch(given):
+            raise ValueError(
+                "must be the http(s) URL that clients see, in small letters, such as "
+                "https://erasure.example.org: without spaces, user, query or fragment"
+            )
+        return given
+
+    @model_validator(mode="after")
+    def _refuse_password_of_a_file(self) -> Self:
+        secret = self.database_password.get_secret_value()
+        if secret and not self.database_url.startswith("postgresql"):
+            raise ValueError(
+                "LETHE_DATABASE_PASSWORD is set, and SQLite, in the data directory by default, "
+                "has none: set LETHE_DATABASE_URL to the server, or unset the password"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _refuse_closed_to_nobody(self) -> Self:
+        if self.witness_fail == "closed" and not self.witness_policy:
+            raise ValueError(
+                "LETHE_WITNESS_FAIL is closed, and no witness is asked, so that certificates "
+                "would be issued at once: set LETHE_WITNESS_POLICY, or unset both"
+            )
+        return self
+
     @model_validator(mode="after")
     def _refuse_unknown_zone(self) -> Self:
         try:
@@ -416,9 +513,11 @@ class Settings(BaseSettings):
             usable = url.scheme in SMTP_SCHEMES and bool(url.hostname) and url.port != 0
         except ValueError:
             usable = False
-        if not usable:
+        # Behind one of these in a password, its host would be cut off.
+        if not usable or url.path.strip("/") or url.query or url.fragment:
             raise ValueError(
-                "LETHE_SMTP_URL must be smtp://, smtps:// or smtp+plain://USER:PASSWORD@HOST:PORT"
+                "LETHE_SMTP_URL must be smtp://, smtps:// or "
+                f"smtp+plain://USER:PASSWORD@HOST:PORT; {ENCODED}"
             )
         plain = url.scheme == "smtp+plain" and url.hostname not in LOOPBACK
         if plain and self.environment == "production":
@@ -437,7 +536,8 @@ class Settings(BaseSettings):
                 Allowed.parse(text)
             except ValueError:
                 raise ValueError(
-                    f"LETHE_{name}_ALLOW: no network; write 10.1.0.0/16, or a host's name"
+                    f"LETHE_{name}_ALLOW: no network or host; write 10.1.0.0/16, or a host's "
+                    "name without port and asterisk"
                 ) from None
         if any(not re.fullmatch(r"[^\s@<>]+@[^\s@<>]+", one) for one in self.officers):
             raise ValueError("LETHE_NOTICE_MAIL: separate bare e-mail addresses by commas")
@@ -451,6 +551,15 @@ class Settings(BaseSettings):
             raise ValueError(
                 "LETHE_OIDC_ISSUER: set LETHE_OIDC_CLIENT_ID and LETHE_OIDC_ROLES too, such as "
                 "officer=data-protection"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _refuse_silos_on_gpus(self) -> Self:
+        if self.gpu_queue and self.silos:
+            raise ValueError(
+                "LETHE_GPU_QUEUE and LETHE_SILOS are both set, but silos train on their own "
+                "processors: unset one of them for all processes"
             )
         return self
 
@@ -493,11 +602,15 @@ class Settings(BaseSettings):
             raise ValueError("LETHE_FAULT is for development only: unset it")
         if self.origin.startswith("localhost"):
             raise ValueError("LETHE_ORIGIN still names localhost: choose the log's public name")
-        public = urlsplit(self.public_url)
-        if public.scheme not in ("http", "https") or not public.hostname:
+        if not self.public_url:
             raise ValueError(
                 "LETHE_PUBLIC_URL must be the http(s) URL that clients see: signatures cover "
                 "it, and a Host header is whatever its sender wants it to be"
+            )
+        if not self.data_dir.is_absolute():
+            raise ValueError(
+                "LETHE_DATA_DIR must be an absolute path: a process that is started elsewhere "
+                "would find no log there, or begin another one"
             )
         return self
 
@@ -512,6 +625,32 @@ class Settings(BaseSettings):
         if password := self.database_password.get_secret_value():
             url = url.set(password=password)
         return url.render_as_string(hide_password=False)
+
+    def made_data_dir(self) -> Path:
+        """Create the data directory if it is missing, and return it.
+
+        Raises SettingsError: it cannot be created, or as `require_writable`.
+        """
+        try:
+            self.data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError as error:
+            raise SettingsError(
+                f"LETHE_DATA_DIR: the directory cannot be created ({error.strerror}): create "
+                "it, for the user that Lethe runs as"
+            ) from None
+        self.require_writable()
+        return self.data_dir
+
+    def require_writable(self) -> None:
+        """Check that this process may write in the data directory, if there is one.
+
+        Raises SettingsError: it may not, as where a volume belongs to root.
+        """
+        if self.data_dir.exists() and not os.access(self.data_dir, os.W_OK | os.X_OK):
+            raise SettingsError(
+                f"LETHE_DATA_DIR: the user {os.geteuid()}, that Lethe runs as, cannot write "
+                "there: give the directory to that user, with mode 0700"
+            )
 
     @property
     def officers(self) -> list[str]:
@@ -542,16 +681,54 @@ class Allowed(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> "Allowed":
-        """Read a comma-separated list. Raises ValueError for a malformed network."""
+        """Read a comma-separated list. Raises ValueError for a malformed network or host."""
         listed = _listed(text)
         hosts = tuple(one.lower() for one in listed if "/" not in one)
+        if not all(HOST.fullmatch(one) for one in hosts):  # it would allow nothing
+            raise ValueError("a host has no port and no pattern")
         return cls(hosts, tuple(ip_network(one) for one in listed if "/" in one))
 
 
 def _complaint(error: dict[str, Any]) -> str:
-    # pydantic's messages of our field types name what is allowed, never what was given.
-    message = str(error["msg"]).removeprefix("Value error, ")
-    return ": ".join([*(f"LETHE_{name}".upper() for name in error["loc"]), message])
+    # pydantic's messages of our field types name what is allowed, never what was given. A
+    # pattern or a bound alone does not say what for, nor in which unit.
+    message, known = str(error["msg"]), Settings.model_fields
+    if error["type"] != "value_error":
+        message += "".join(f": {known[name].description}" for name in error["loc"])
+    names = [f"LETHE_{name}".upper() for name in error["loc"]]
+    return ": ".join([*names, message.removeprefix("Value error, ")])
+
+
+def checked_database_url(given: str) -> str:
+    """Return the URL of a database that Lethe works on. Raises ValueError for any other."""
+    from sqlalchemy.engine import make_url
+    from sqlalchemy.exc import ArgumentError
+
+    try:
+        url = make_url(given)
+    except (ArgumentError, ValueError):  # its text may repeat a part of the password
+        url = None
+    if url is None or url.drivername not in DRIVERS:
+        raise ValueError("must be sqlite:///FILE or postgresql://USER@HOST/DATABASE")
+    if url.get_backend_name() == "sqlite" and url.database in (None, "", ":memory:"):
+        raise ValueError("SQLite must be a file: a log in memory is no log")
+    return given
+
+
+def _misspelt(environment: Mapping[str, str]) -> str | None:
+    """Return the complaint about a variable that is nearly a setting, None if there is none.
+
+    It would be ignored, and its default hold: another log, or no witness. Variables that
+    resemble no setting may be anybody's: Kubernetes sets LETHE_SERVICE_HOST and more.
+    """
+    for name in environment:
+        word = name.upper().removeprefix("LETHE_")
+        if word == name.upper() or OTHERS.fullmatch(word):
+            continue
+        known = [field.upper() for field in Settings.model_fields]
+        if word not in known and (near := get_close_matches(word, known, 1, SIMILAR)):
+            return f"{name} is no setting: write LETHE_{near[0]}, or unset it"
+    return None
 
 
 def _listed(text: str) -> list[str]:

@@ -14,7 +14,7 @@ WAIT_S = 1.0  # between two checks of the election, while another process leads
 
 @cache
 def election() -> Election:
-    """Return this process's part in the election; `celery beat` needs no key for it."""
+    """Return this process's part in the election, on an engine of its own."""
     settings = Settings()
     renew_s = min(RENEW_S, settings.sweep_seconds)
     return Election(

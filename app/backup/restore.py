@@ -83,7 +83,7 @@ def restore(
 
     Raises as `_restore`, and BackupError if a follower's piece is damaged.
     """
-    settings.data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+    settings.made_data_dir()
     remove_leftovers(settings.data_dir)
     with as_backup(directory, settings.data_dir) as whole:
         return _restore(settings, engine, whole, keys)
@@ -98,7 +98,7 @@ def restore_files(settings: Settings, directory: Path, keys: Path | None = None)
         BackupError: A file is damaged, the directory has rows or is another log's, or the
             target is not empty.
     """
-    settings.data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+    settings.made_data_dir()
     with kept(directory):
         state = read_followed(directory)
         if state is None or not state.archived:

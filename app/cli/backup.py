@@ -26,7 +26,7 @@ from app.ledger.sequencer import Ledger
 from app.ledger.startup import load_ledger
 from app.reconcile.journal_gaps import Gap, GapFinder
 from app.reconcile.model_events import require_signed
-from app.settings import Settings
+from app.settings import Settings, checked_database_url
 from app.vault.artifacts import ArtifactStore
 from app.vault.journal import FILE as JOURNAL
 from app.vault.journal import ErasureJournal
@@ -45,6 +45,13 @@ without_witness = click.option(
     help="Continue although this witness shows no checkpoint; it may have cosigned entries "
     "that are lost. 'all' stands for every witness; repeatable.",
 )
+
+
+def _database(_context: click.Context, _option: click.Parameter, given: str) -> str:
+    try:
+        return checked_database_url(given) if given else given
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
 
 
 @click.group()
@@ -160,8 +167,10 @@ def _where(settings: Settings, keys: Path | None) -> str:
     "--database-url",
     default="",
     metavar="URL",
+    callback=_database,
     help="An empty database to restore into, or for followed files the recovered one; drop it "
-    "afterwards. Default: SQLite.",
+    "afterwards. Set its password in PGPASSWORD: other users can see a command line. Default: "
+    "SQLite.",
 )
 @click.option(
     "--scratch",

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
 from importlib.util import find_spec
-from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import Literal
 
@@ -27,7 +26,7 @@ from app.notices import mail
 from app.problems import NotReadyError
 from app.service import health
 from app.service.context import Services, open_services
-from app.service.queue import PARKED
+from app.service.queue import waits_for_a_worker
 from app.settings import Settings
 from lethe.cli.options import as_json as as_json_option
 from lethe.cli.options import plain
@@ -101,13 +100,13 @@ def diagnose() -> Diagnosis:
         )  # fmt: skip
         return found
     (settings,) = made
-    found.look("files", lambda: _files(settings.data_dir))
+    found.look("files", lambda: _files(settings))
     with opened_engine(settings.resolved_database_url) as engine:
         if found.look("database", lambda: _database(engine)):
             found.look("clock", lambda: _clock(engine))
             _service(settings, found)
             found.look("schedule", lambda: _schedule(engine))
-            found.look("workers", lambda: _workers(engine))
+            found.look("workers", lambda: _workers(settings, engine))
         else:
             found.skip("clock", "service", "schedule", "workers")
     found.look("followers", lambda: _followers(settings))
@@ -122,7 +121,8 @@ def _settings(made: list[Settings]) -> str:
     return f"{settings.environment}, log {settings.origin}"
 
 
-def _files(directory: Path) -> str:
+def _files(settings: Settings) -> str:
+    directory = settings.data_dir
     if not directory.is_dir():
         raise LetheError(
             "there is no data directory: set LETHE_DATA_DIR, or run lethe log init"
@@ -134,6 +134,7 @@ def _files(directory: Path) -> str:
             f"{left[0]} was left by a command that was killed, and holds copies of rows or "
             "keys that may have been destroyed since: remove it"
         )
+    settings.require_writable()
     begun = time.monotonic()
     with NamedTemporaryFile(dir=directory, prefix=".doctor-") as file:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # the signing guard relies on it
@@ -188,18 +189,18 @@ def _schedule(engine: Engine) -> str:
     return "a process runs it"
 
 
-def _workers(engine: Engine) -> str:
+def _workers(settings: Settings, engine: Engine) -> str:
     with Session(reading(engine)) as session:
         now = clock(session)
         open_jobs = select(func.count()).where(col(Job.done_at).is_(None))
         waiting = session.exec(open_jobs).one()
         held = session.exec(open_jobs.where(col(Job.lease_until) > now)).one()
-        head = select(func.min(col(Job.created_at))).where(
-            col(Job.done_at).is_(None), col(Job.stage) != PARKED
-        )
-        oldest = session.exec(head).one()
+        free = waits_for_a_worker(settings, now)
+        count, oldest = session.exec(
+            select(func.count(), func.min(col(Job.created_at))).where(*free)
+        ).one()
     if oldest is not None and not held and now - oldest > LATE:
-        raise LetheError(f"{waiting} jobs wait and no worker holds one: start lethe worker")
+        raise LetheError(f"{count} jobs wait and no worker holds one: start lethe worker")
     return f"{waiting} unfinished jobs, {held} held by a worker"
 
 

@@ -44,7 +44,7 @@ def migrate(role: str | None) -> None:
     """Apply missing schema changes; several processes may run it at once."""
     keep_private()
     settings = Settings()
-    settings.data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+    settings.made_data_dir()
     try:
         with opened_engine(settings.resolved_database_url) as engine:
             if role is not None:

@@ -34,8 +34,8 @@ def witnesses(end: bool, as_json: bool) -> None:
         if end:
             if load_policy(settings, ledger.keys) is not None:
                 raise click.UsageError(
-                    "unset LETHE_WITNESS_POLICY for all processes first, or they start "
-                    "waiting again"
+                    "unset LETHE_WITNESS_POLICY and LETHE_WITNESS_FAIL for all processes "
+                    "first, or they start waiting again"
                 )
             ended = end_witnessing(ledger)
             if as_json:

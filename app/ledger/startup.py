@@ -230,7 +230,7 @@ def create_keys(
     `ensure_key`.
     """
     folder = settings.keys_dir
-    settings.data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+    settings.made_data_dir()
     folder.mkdir(mode=0o700, exist_ok=True)
     if not settings.master_key.get_secret_value():
         with suppress(FileExistsError):

@@ -70,10 +70,12 @@ class Services:
 def open_services(settings: Settings) -> Services:
     """Open the database, the log and the vault; wait for PostgreSQL if it does not answer yet.
 
-    Raises LetheError if the log does not exist, is older than the last checkpoint it signed, a
-    key is missing, or the erasure journal is not applied; the message names the remedy.
+    Raises LetheError if the data directory is not writable, the log does not exist, is older
+    than the last checkpoint it signed, a key is missing, or the erasure journal is not applied;
+    the message names the remedy.
     """
     keep_private()
+    settings.require_writable()
     engine = make_engine(settings.resolved_database_url, settings.stall_seconds)
     try:
         return _open(settings, engine)

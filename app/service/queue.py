@@ -8,7 +8,7 @@ before and after the deletion of a single record reveal that record.
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
-from sqlalchemy import ScalarSelect, case
+from sqlalchemy import ColumnElement, ScalarSelect, case, func, not_
 from sqlmodel import Session, and_, col, or_, select
 from sqlmodel.sql.expression import SelectOfScalar
 
@@ -119,6 +119,46 @@ def _run(session: Session, head: Job) -> tuple[list[tuple[Job, ErasureRequest]],
 
 def _waits(job: Job) -> bool:
     return job.kind == "erase" and job.stage == "execute" and job.step == 1
+
+
+def waits_for_a_worker(settings: Settings, now: datetime) -> tuple[ColumnElement[bool], ...]:
+    """Return the conditions on jobs that need nothing but a worker, or have one.
+
+    The others wait for a person, a client or a batch, and no worker may take them: they are
+    parked, of a quarantined model, behind a job that killed its worker each time, or collected.
+    What reports that workers are missing must not count them. Reads no sealed column: the
+    health check of a container has no key. now: the database's time.
+    """
+    unfinished = (col(Job.done_at).is_(None), col(Job.stage) != PARKED)
+    quarantined = select(Model.id).where(Model.state == "quarantined")
+    with_request = select(Job.model_id).join(
+        ErasureRequest, col(ErasureRequest.id) == col(Job.request_id)
+    )
+    given_up = with_request.where(
+        *unfinished,
+        col(Job.deaths) >= settings.max_tries,
+        ErasureRequest.state == "needs-decision",
+    )
+    # As `is_held_back`, except that another job behind them does not end this wait: it is
+    # counted itself.
+    not_begun = and_(col(Job.kind) == "erase", col(Job.stage) == "execute", col(Job.step) == 1)
+    longest = timedelta(seconds=settings.batch_max_wait_seconds)
+    collected = (
+        with_request.where(not_begun, col(Job.done_at).is_(None))
+        .where(ErasureRequest.state == "received")
+        .group_by(col(Job.model_id))
+        .having(
+            func.count() < settings.batch_min_requests,
+            func.min(col(Job.created_at)) > now - longest,
+            func.min(col(ErasureRequest.due_at)) > now + DEADLINE_MARGIN,
+        )
+    )
+    return (
+        *unfinished,
+        or_(col(Job.kind) == MEND, col(Job.model_id).not_in(quarantined)),
+        col(Job.model_id).not_in(given_up),
+        or_(not_(not_begun), col(Job.model_id).not_in(collected)),
+    )
 
 
 def progress_of(job: Job) -> ProgressView | None:

@@ -4,17 +4,22 @@ import base64
 import os
 import sys
 import traceback
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from app.reconcile.retention import cut_offs
+from app.service.context import open_services
 from app.settings import Settings, SettingsError
 from lethe.cli.main import main
+from models.database.types import utcnow
 
 KEY = base64.b64encode(bytes(range(32))).decode()
 GOOD: dict[str, Any] = {
     "environment": "production",
+    "data_dir": "/var/lib/lethe",
     "origin": "erasure.example.org/log",
     "public_url": "https://erasure.example.org",
     "master_key": KEY,
@@ -46,6 +51,30 @@ REFUSED: list[tuple[str, str, Any, str]] = [
     ("a batch without a wait", "batch_min_requests", 2, "LETHE_BATCH_MAX_WAIT_SECONDS"),
     ("a wait without a batch", "batch_max_wait_seconds", 60, "LETHE_BATCH_MIN_REQUESTS"),
     ("too large a batch", "batch_min_requests", 257, "LETHE_BATCH_MIN_REQUESTS"),
+    ("closed without witnesses", "witness_fail", "closed", "LETHE_WITNESS_POLICY"),
+    ("no directory", "data_dir", "", "LETHE_DATA_DIR"),
+    ("a blank directory", "data_dir", " ", "LETHE_DATA_DIR"),
+    ("a home directory", "data_dir", "~/lethe", "LETHE_DATA_DIR"),
+    ("a relative directory", "data_dir", "lethe-data", "LETHE_DATA_DIR"),
+    ("no database URL", "database_url", "M9dKxPUQ", "LETHE_DATABASE_URL"),
+    ("another database", "database_url", "mysql://lethe:M9dKxPUQ@db/lethe", "LETHE_DATABASE_URL"),
+    ("another driver", "database_url", "postgresql+asyncpg://lethe@db/lethe", "LETHE_DATABASE_URL"),
+    ("no port of the database", "database_url", "postgresql://u:M9dKxPUQ@db:M9dKxPUQ/d", "LETHE_DATABASE_URL"),
+    ("a database in memory", "database_url", "sqlite:///:memory:", "LETHE_DATABASE_URL"),
+    ("a password and a file", "database_url", "", "LETHE_DATABASE_PASSWORD"),
+    ("no broker", "broker_url", "", "LETHE_BROKER_URL"),
+    ("another broker", "broker_url", "amqp://M9dKxPUQ@broker", "LETHE_BROKER_URL"),
+    ("a broker without checks", "broker_url", "sentinel://redis.example.org", "LETHE_BROKER_URL"),
+    ("a folder of the broker", "broker_url", "filesystem:///tmp/broker", "LETHE_BROKER_URL"),
+    ("a password with a slash", "broker_url", "redis://:M9d/KxPUQ@redis/0", "%2F"),
+    ("a password with a number sign", "broker_url", "redis://:12#M9d@redis/0", "%23"),
+    ("a host with a port", "webhook_allow", "hooks.corp:8080", "LETHE_WEBHOOK_ALLOW"),
+    ("a pattern of hosts", "callback_allow", "10.0.0.0/8,*.corp", "LETHE_CALLBACK_ALLOW"),
+    ("a public URL with a space", "public_url", "https://erasure.example.org ", "LETHE_PUBLIC_URL"),
+    ("a public URL with a line", "public_url", "https://erasure.example.org\n", "LETHE_PUBLIC_URL"),
+    ("a public URL in capitals", "public_url", "HTTPS://erasure.example.org", "LETHE_PUBLIC_URL"),
+    ("a public URL with a query", "public_url", "https://erasure.example.org/?a=b", "LETHE_PUBLIC_URL"),
+    ("a public URL with a password", "public_url", "https://u:M9dKxPUQ@erasure.example.org", "LETHE_PUBLIC_URL"),
     ("number", "lease_seconds", "M9dKxPUQ", "LETHE_LEASE_SECONDS"),
     ("choice", "device", "M9dKxPUQ", "LETHE_DEVICE"),
 ]  # fmt: skip
@@ -58,6 +87,114 @@ def test_an_unsafe_production_is_refused_by_name(name: str, value: Any, named: s
     shown = "".join(traceback.format_exception(caught.value))
     for secret in (KEY, "M9dKxPUQ", "ValidationError"):
         assert secret not in shown
+
+
+# The first value that is too large: PostgreSQL takes milliseconds of 31 bits, limits 63 bits.
+MOST = {"fit_memory_bytes": 1 << 63, "fit_output_bytes": 1 << 63, "stall_seconds": 2_147_484}
+TIMES = [name for name in Settings.model_fields if name.endswith(("_seconds", "_days"))]
+
+
+@pytest.mark.parametrize("name", sorted({*TIMES, *MOST}))
+def test_a_size_that_no_task_could_compute_with_is_refused_at_the_start(name: str) -> None:
+    """For ever, as somebody might write it: a million days, a billion seconds."""
+    huge = {"batch_min_requests": 2, name: MOST.get(name, 10**6 if "days" in name else 10**9)}
+    with pytest.raises(SettingsError, match=f"^LETHE_{name.upper()}: "):
+        Settings(**{**GOOD, **huge})
+    (most,) = (one.le for one in Settings.model_fields[name].metadata if hasattr(one, "le"))
+    batch = {"batch_min_requests": 2, "batch_max_wait_seconds": 60}
+    made = Settings(**{**GOOD, **batch, name: most})
+    assert cut_offs(made, utcnow())
+    if name in TIMES:
+        assert utcnow() - timedelta(**{name.rpartition("_")[2]: most})
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "meant"),
+    [
+        ("worker_metrics", "9101", "HOST:PORT"),
+        ("oidc_roles", "officer", "operator=VALUE"),
+        ("request_retention_days", "forever", "Days that scope"),
+        ("stall_seconds", "1e9", "in seconds"),
+    ],
+)
+def test_a_refusal_says_what_the_setting_is_and_its_unit(
+    name: str, value: str, meant: str
+) -> None:
+    with pytest.raises(SettingsError, match=f"^LETHE_{name.upper()}: .*{meant}"):
+        Settings(**{**GOOD, name: value})
+
+
+def test_silos_and_the_queue_of_gpus_exclude_each_other() -> None:
+    with pytest.raises(SettingsError, match=r"^LETHE_GPU_QUEUE and LETHE_SILOS"):
+        Settings(**GOOD, gpu_queue=True, silos=2)
+
+
+def test_databases_and_brokers_of_production_are_accepted() -> None:
+    for name, value in (
+        ("database_url", "postgresql+psycopg://lethe@/lethe?host=/run/postgresql"),
+        ("broker_url", "filesystem://"),
+        ("broker_url", "rediss://:M9dKxPUQ@redis.example.org:6380/1"),
+        ("broker_url", "redis+socket:///run/redis.sock"),
+        ("webhook_allow", "hooks.corp, Hooks_2.corp,10.0.0.1,fd00::1,10.0.0.0/8,fd00::/8"),
+        ("public_url", "https://example.org:8443/erasure/"),
+        ("public_url", "http://[::1]:8000"),
+    ):
+        assert getattr(Settings(**{**GOOD, name: value}), name) == value
+    file = "sqlite:////var/lib/lethe/lethe.db"
+    made = Settings(**{**GOOD, "database_url": file, "database_password": ""})
+    assert made.database_url == file
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("LETHE_SILO", "LETHE_SILOS"),
+        ("LETHE_ENVIROMENT", "LETHE_ENVIRONMENT"),
+        ("LETHE_WITNESS_POLCY", "LETHE_WITNESS_POLICY"),
+        ("lethe_data_dirs", "LETHE_DATA_DIR"),
+    ],
+)
+def test_a_misspelt_setting_is_refused(
+    monkeypatch: pytest.MonkeyPatch, name: str, meant: str
+) -> None:
+    monkeypatch.setenv(name, "M9dKxPUQ")
+    with pytest.raises(SettingsError, match=f"^{name} .*{meant}") as caught:
+        Settings(**GOOD)
+    assert "M9dKxPUQ" not in str(caught.value)
+
+
+def test_variables_of_others_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of the command line, of keys, and of Kubernetes for a Service named lethe."""
+    for name in ("URL", "TOKEN", "CONFIG", "SQL", "LOG_KEY", "ISSUER_KEY", "ISSUER_KEY_2"):
+        monkeypatch.setenv(f"LETHE_{name}", "x")
+    for name in (
+        "SERVICE_HOST",
+        "SERVICE_PORT",
+        "SERVICE_PORT_HTTP",
+        "PORT",
+        "PORT_80_TCP_ADDR",
+    ):
+        monkeypatch.setenv(f"LETHE_{name}", "x")
+    assert Settings(**GOOD)
+
+
+def test_a_data_directory_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    for path in (tmp_path / "file", tmp_path / "file" / "below"):
+        with pytest.raises(SettingsError, match=r"^LETHE_DATA_DIR: .*cannot be created"):
+            Settings(data_dir=path).made_data_dir()
+
+
+def test_a_data_directory_of_another_user_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "access", lambda *_: False)  # as tests run as root
+    settings = Settings(data_dir=tmp_path / "data")
+    settings.require_writable()  # it is missing: something else says so
+    with pytest.raises(SettingsError, match=r"^LETHE_DATA_DIR: .*cannot write"):
+        settings.made_data_dir()
+    with pytest.raises(SettingsError, match=r"^LETHE_DATA_DIR: .*cannot write"):
+        open_services(settings)
 
 
 def test_a_batch_and_its_wait_go_together() -> None:

@@ -1,5 +1,6 @@
 """compose.yaml: its variables, targets, commands and database role are real ones."""
 
+import asyncio
 import base64
 import hashlib
 import hmac
@@ -12,14 +13,18 @@ import textwrap
 import tomllib
 import uuid
 from collections.abc import Iterator
+from ipaddress import ip_address, ip_network
 from pathlib import Path
+from typing import Any, cast
 
 import click
 import pytest
+import yaml
 from sqlalchemy import create_engine, make_url, text
 from sqlalchemy.engine import URL, Engine
 from sqlalchemy.exc import ProgrammingError
 from sqlalchemy.pool import NullPool
+from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from app.ledger.startup import init_log
 from app.settings import Settings
@@ -49,8 +54,38 @@ def test_the_services_are_those_of_the_documentation() -> None:
         "api",
         "worker",
         "worker-gpu",
-        "beat",
     ]
+
+
+def test_the_address_of_a_client_comes_from_the_proxy_of_this_machine_alone() -> None:
+    """In a container no connection comes from 127.0.0.1, uvicorn's default.
+
+    Else all people share one limit: a stranger's wrong tokens would keep officers out.
+    """
+    compose = yaml.safe_load(COMPOSE)
+    (network,) = compose["networks"]["default"]["ipam"]["config"]
+    inside = ip_network(network["subnet"])
+    assert ip_address(network["gateway"]) in inside
+    assert compose["services"]["api"]["ports"] == ["127.0.0.1:8000:8000"]
+    trusted = compose["services"]["api"]["environment"]["FORWARDED_ALLOW_IPS"]
+    # The proxy adds the last one; before it stands what the client wrote.
+    forwarded = [(b"x-forwarded-for", b"198.51.100.7, 203.0.113.9")]
+    for peer, client in ((network["gateway"], "203.0.113.9"), (str(inside[9]), None)):
+        seen: list[str] = []
+
+        async def application(scope: Any, _receive: Any, _send: Any) -> None:
+            seen.append(scope["client"][0])  # noqa: B023
+
+        scope = {"type": "http", "client": (peer, 1), "headers": forwarded}
+        middleware = ProxyHeadersMiddleware(application, trusted_hosts=trusted)
+        asyncio.run(middleware(cast(Any, scope), cast(Any, None), cast(Any, None)))
+        assert seen == [client or peer]
+
+
+def test_what_runs_the_schedule_asks_the_witnesses() -> None:
+    """`celery beat` asks none: with a policy, no certificate would ever be issued."""
+    assert "celery" not in CODE
+    assert "command: [lethe, worker, --beat]" in services()["worker"]
 
 
 def test_every_variable_is_a_setting() -> None:
@@ -80,7 +115,11 @@ def test_every_build_target_is_one_of_the_dockerfile() -> None:
 
 def test_the_commands_are_those_of_the_command_line() -> None:
     commands = re.findall(r"command: \[lethe, ([^\]]+)\]", CODE)
-    assert commands == [f"migrate, --grant, {ROLE}", "worker, --queue, gpu, --device, cuda"]
+    assert commands == [
+        f"migrate, --grant, {ROLE}",
+        "worker, --beat",
+        "worker, --queue, gpu, --device, cuda",
+    ]
     with click.Context(lethe) as context:
         migrate = lethe.get_command(context, "migrate")
         assert migrate is not None

@@ -6,7 +6,7 @@ import sqlite3
 import subprocess
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -28,7 +28,6 @@ pytestmark = pytest.mark.timeout(600)
 STAGES = parse_dockerfile((REPOSITORY / "Dockerfile").read_text())
 TARGETS = ("api", "worker")
 START_S = 60.0  # a loaded machine reads hundreds of modules from a cold disk
-COMPOSE = (REPOSITORY / "compose.yaml").read_text()
 
 
 @dataclass(frozen=True)
@@ -146,15 +145,8 @@ def test_images_hold_only_what_is_pinned(worker: Image) -> None:
     assert installed - own <= pinned
 
 
-SCHEDULES = {
-    "a service of its own, as in compose.yaml": "celery",
-    "in the worker, as in the README": "lethe worker --beat",
-}
-
-
-@pytest.mark.parametrize("schedule", SCHEDULES)
 def test_the_worker_image_and_its_schedule_sweep(
-    schedule: str, worker: Image, installation: dict[str, str], tmp_path: Path
+    worker: Image, installation: dict[str, str], tmp_path: Path
 ) -> None:
     database = worker.sandbox.path("/var/lib/lethe") / "lethe.db"
 
@@ -166,23 +158,11 @@ def test_the_worker_image_and_its_schedule_sweep(
     with closing(sqlite3.connect(database, timeout=30)) as connection, connection:
         connection.execute("INSERT INTO used_nonces VALUES ('k', 'n', '2020-01-01 00:00:00')")
     assert spent_nonces() == 1
-    commands = [SCHEDULES[schedule].split()]
-    if commands == [["celery"]]:
-        commands = [command_of(STAGES, "worker"), _beat_command()]
-    with ExitStack() as stack:
-        for command in commands:
-            stack.enter_context(_running(worker, command, installation, cwd=tmp_path))
+    with _running(worker, ["lethe", "worker", "--beat"], installation, cwd=tmp_path):
         _wait_until(lambda: spent_nonces() == 0, "no worker swept what the schedule asked for")
         worker.sandbox.run(health_command_of(STAGES, "worker"), installation, check=True)
     # The containers' root is read-only: only the data directory may be written.
     assert list(tmp_path.iterdir()) == []
-
-
-def _beat_command() -> list[str]:
-    """Return the command of compose.yaml's service `beat`."""
-    match = re.search(r"command: \[(celery,[^\]]+)\]", COMPOSE)
-    assert match is not None
-    return [word.strip().strip('"') for word in match[1].split(",")]
 
 
 @pytest.mark.parametrize("target", TARGETS)

@@ -73,10 +73,45 @@ def test_only_the_migration_has_the_owners_password() -> None:
     assert owners == ["migrate"]
 
 
+def test_a_start_may_take_as_long_as_it_waits_for_the_database() -> None:
+    """Else a pod is killed before it says why it does not start."""
+    (api,) = (one for one in CONTAINERS if one["name"] == "api")
+    probe = api["startupProbe"]
+    longest = probe["periodSeconds"] * probe["failureThreshold"]
+    assert longest >= Settings.model_fields["start_seconds"].default + 30
+
+
+GIB = 1 << 30
+
+
+def test_a_fit_reaches_its_own_limit_before_that_of_its_pod() -> None:
+    """Else the pod is killed with the worker, as often as a fit may be tried."""
+    (worker,) = (one for one in CONTAINERS if one["name"] == "worker")
+    set_ = {one["name"]: one["value"] for one in worker["env"]}
+    settings = Settings(fit_memory_bytes=int(set_["LETHE_FIT_MEMORY_BYTES"]))
+    # docs/scripts.md, Isolation: the kernel's own memory, and what the worker reads it with.
+    others = 2 * settings.fit_output_bytes + GIB // 4 + 3 * GIB // 2
+    limit = worker["resources"]["limits"]["memory"]
+    assert settings.fit_memory_bytes + others <= int(limit.removesuffix("Gi")) * GIB
+
+
+def test_what_is_to_be_replaced_stands_in_angle_brackets() -> None:
+    (api,) = (one for one in CONTAINERS if one["name"] == "api")
+    (proxy,) = (one for one in api["env"] if one["name"] == "FORWARDED_ALLOW_IPS")
+    (rule,) = (
+        rule
+        for one in DOCUMENTS
+        if one["kind"] == "NetworkPolicy" and one["metadata"]["name"] == "lethe-api"
+        for rule in one["spec"]["ingress"]
+    )
+    ingress, _ = (one["namespaceSelector"]["matchLabels"] for one in rule["from"])
+    for value in (proxy["value"], *ingress.values()):
+        assert re.fullmatch("<.+>", value)
+
+
 def test_prometheus_alone_reaches_a_worker_at_the_port_of_its_metrics() -> None:
     worker = next(one for one in CONTAINERS if one["name"] == "worker")
-    (setting,) = worker["env"]
-    assert setting["name"] == "LETHE_WORKER_METRICS"
+    (setting,) = (one for one in worker["env"] if one["name"] == "LETHE_WORKER_METRICS")
     (port,) = worker["ports"]
     assert setting["value"] == f"0.0.0.0:{port['containerPort']}"
     policies = [one["spec"] for one in DOCUMENTS if one["kind"] == "NetworkPolicy"]

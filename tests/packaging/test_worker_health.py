@@ -13,16 +13,22 @@ from sqlmodel import Session
 from models import Job, Model
 from models.database.session import make_engine
 from models.database.types import utcnow
+from models.job import PARKED
 from tests.packaging.dockerfile import REPOSITORY
 
 # Relative to the moment a test runs, which may be long after this file was read.
 LONG_AGO, JUST_NOW, SOON = timedelta(minutes=-20), timedelta(seconds=-5), timedelta(minutes=5)
 
 
-def _check(url: str) -> subprocess.CompletedProcess[str]:
+def _check(url: str, **settings: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, REPOSITORY / "docker" / "worker_health.py"],
-        env={**os.environ, "LETHE_DATABASE_URL": url, "PYTHONPATH": str(REPOSITORY)},
+        env={
+            **os.environ,
+            **settings,
+            "LETHE_DATABASE_URL": url,
+            "PYTHONPATH": str(REPOSITORY),
+        },
         capture_output=True,
         text=True,
         check=False,
@@ -53,12 +59,13 @@ def _job(
     created: timedelta = LONG_AGO,
     *,
     model_id: int = 1,
+    stage: str = "execute",
     lease: timedelta | None = None,
     done: timedelta | None = None,
 ) -> None:
     now = utcnow()
     with Session(engine) as session:
-        job = Job(id=name, model_id=model_id, kind="learn", stage="execute")
+        job = Job(id=name, model_id=model_id, kind="learn", stage=stage)
         job.created_at = now + created
         job.lease_until = None if lease is None else now + lease
         job.done_at = None if done is None else now + done
@@ -99,6 +106,27 @@ def test_a_request_that_waits_for_an_operator_is_healthy(
         session.get_one(Model, 1).state = "quarantined"
         session.commit()
     _job(filled, "a")
+    assert _check(database_url).returncode == 0
+
+
+def test_a_request_that_waits_for_review_is_healthy(filled: Engine, database_url: str) -> None:
+    _job(filled, "a", stage=PARKED)
+    assert _check(database_url).returncode == 0
+
+
+def test_a_request_that_waits_for_review_hides_no_stuck_one(
+    filled: Engine, database_url: str
+) -> None:
+    _job(filled, "a", stage=PARKED, lease=SOON)
+    _job(filled, "b")
+    assert _check(database_url).returncode == 1
+
+
+def test_a_long_training_before_an_older_request_is_healthy(
+    filled: Engine, database_url: str
+) -> None:
+    _job(filled, "a")  # it came back from its review while the other one was trained
+    _job(filled, "b", lease=SOON)
     assert _check(database_url).returncode == 0
 
 

@@ -140,11 +140,6 @@ def _check(settings: "Settings", silos: tuple[int, ...], queues: tuple[str, ...]
             "LETHE_GPU_QUEUE is not set, so nothing would ever be sent to the queue gpu: set "
             "it to true for all workers, or leave --queue gpu out"
         )
-    if settings.gpu_queue and settings.silos:
-        raise click.UsageError(
-            "LETHE_GPU_QUEUE and LETHE_SILOS are both set, but silos train on their own "
-            "processors: unset one of them for all workers"
-        )
 
 
 def _prepare(silos: tuple[int, ...], settings: "Settings", device: str | None) -> None:

@@ -61,6 +61,16 @@ def _of_client(settings: Settings, callback: str) -> dict[str, Any]:
     }
 
 
+def require_installed() -> None:
+    """Check that what signs people in is installed. Raises OidcMissingError if it is not."""
+    try:
+        import authlib.integrations.httpx_client  # noqa: F401
+    except ImportError:
+        raise OidcMissingError(
+            f"sign-in by OIDC (LETHE_OIDC_ISSUER) needs Authlib; {with_extra('oidc')}"
+        ) from None
+
+
 def metadata(settings: Settings) -> dict[str, Any]:
     """Return the issuer's metadata.
 
@@ -70,10 +80,7 @@ def metadata(settings: Settings) -> dict[str, Any]:
     issuer = settings.oidc_issuer
     if not issuer:
         raise OidcMissingError("no provider is configured: sign in with a token")
-    try:
-        import authlib.integrations.httpx_client  # noqa: F401
-    except ImportError:
-        raise OidcMissingError(f"sign-in by OIDC needs Authlib; {with_extra('oidc')}") from None
+    require_installed()
     at, known = _described.get(issuer, (float("-inf"), {}))
     if time.monotonic() - at < (FRESH_S if known else AWAY_S) or not _asking.acquire(False):
         if not known:  # also while another call is asking, without waiting for it

@@ -3,6 +3,7 @@
 import json
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -16,8 +17,10 @@ from app.cli import doctor as module
 from app.cli.doctor import doctor
 from app.election import Election
 from app.ledger.sequencer import Ledger
+from app.metrics import read
+from app.service.decisions import AWAITING
 from app.settings import Settings
-from models import Job
+from models import ErasureRequest, Job, Model
 from models.database.types import utcnow
 from tests.app.cli.test_backup import point_at
 from tests.app.intake.people import mail_server
@@ -130,6 +133,45 @@ def test_jobs_that_nobody_takes(ready: Installation) -> None:
         )
         session.commit()
     assert failing() == {"workers": "1 jobs wait and no worker holds one: start lethe worker"}
+
+
+def _quarantine(session: Session) -> None:
+    session.connection().execute(update(Model).values(state="quarantined"))
+
+
+def _give_up(session: Session) -> None:
+    """As if its worker had died each time."""
+    session.connection().execute(update(Job).where(_UNFINISHED).values(deaths=5))
+    session.connection().execute(update(ErasureRequest).values(state=AWAITING))
+
+
+_UNFINISHED = col(Job.done_at).is_(None)
+
+
+@pytest.mark.parametrize(
+    ("plant", "batched"),
+    [(_quarantine, False), (_give_up, False), (lambda _: None, True)],
+    ids=["a quarantined model", "a decision", "a batch"],
+)
+def test_jobs_that_wait_for_something_else_than_a_worker(
+    ready: Installation,
+    monkeypatch: pytest.MonkeyPatch,
+    plant: Callable[[Session], None],
+    batched: bool,
+) -> None:
+    ready.caller.erase_records("r1")
+    hour_ago = utcnow() - timedelta(hours=1)
+    with Session(ready.services.engine) as session:
+        session.connection().execute(update(Job).where(_UNFINISHED).values(created_at=hour_ago))
+        plant(session)
+        session.commit()
+    if batched:
+        monkeypatch.setenv("LETHE_BATCH_MIN_REQUESTS", "2")
+        monkeypatch.setenv("LETHE_BATCH_MAX_WAIT_SECONDS", "86400")
+    assert failing() == {}
+    metrics = {one.name: one for one in read(replace(ready.services, settings=Settings()))}
+    assert metrics["lethe_queue_oldest_seconds"].samples == {(): 0.0}
+    assert metrics["lethe_jobs"].samples == {("erase", "execute"): 1.0}
 
 
 def test_mail(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -132,6 +132,14 @@ def test_a_rehearsal_takes_nothing_out_of_service_where_nothing_was_erased(
     assert "quarantined" not in rehearse(kept).output
 
 
+def test_a_database_that_cannot_be_one_is_refused_without_its_password(kept: Path) -> None:
+    for url in ("nonsense-M9dKxPUQ", "mysql://u:M9dKxPUQ@db/d", "postgresql://u@db:M9dKxPUQ/d"):
+        told = rehearse(kept, "--database-url", url)
+        assert told.exit_code == 2
+        assert "--database-url" in told.output
+        assert "M9dKxPUQ" not in told.output
+
+
 def test_a_rehearsal_in_a_database_of_its_own_leaves_it(
     running: Installation, kept: Path, elsewhere: str
 ) -> None:

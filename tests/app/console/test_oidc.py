@@ -19,7 +19,7 @@ from app.api.http.attempts import Bound
 from app.console import session
 from app.console.sign_in import oidc, provider
 from app.main import create_app
-from app.problems import SignInError, TokenNameError
+from app.problems import OidcMissingError, SignInError, TokenNameError
 from app.service.access.tokens import mint
 from app.settings import Settings, SettingsError
 from models import UsedNonce
@@ -358,6 +358,9 @@ def test_without_a_provider_there_is_no_such_sign_in(
     missing = joined.browser().http.get("/console/oidc")
     assert missing.status_code == 501
     assert ".[oidc]" in missing.text
+    services = joined.http.app.state.services  # type: ignore[attr-defined]
+    with pytest.raises(OidcMissingError, match="LETHE_OIDC_ISSUER"):  # nor does it start
+        create_app(services)
 
 
 def test_the_session_is_shorter_and_ends(
@@ -404,6 +407,7 @@ def test_half_a_configuration_is_refused(changes: dict[str, str]) -> None:
 def test_production_wants_a_protected_issuer_and_a_real_secret() -> None:
     production = {
         "environment": "production",
+        "data_dir": "/var/lib/lethe",
         "origin": "lethe.example/log",
         "public_url": "https://lethe.example",
         **CONFIGURED,

@@ -281,6 +281,9 @@ WRONG = [
     ("another scheme", {"smtp_url": "http://mail.example.org"}),
     ("no host", {"smtp_url": "smtp://"}),
     ("no port", {"smtp_url": "smtp://mail.example.org:99999"}),
+    ("a password with a number sign", {"smtp_url": "smtp://user:12#M9d@mail.example.org:587"}),
+    ("a password with a question mark", {"smtp_url": "smtp://user:12?M9d@mail.example.org"}),
+    ("a password with a slash", {"smtp_url": "smtp://user:12/M9d@mail.example.org"}),
     ("no sender", {"smtp_url": "smtp://mail.example.org", "mail_from": ""}),
     ("no address", {"smtp_url": "smtp://mail.example.org", "mail_from": "x\ny@example.org"}),
 ]
@@ -293,7 +296,7 @@ def test_settings_that_cannot_work_are_refused_at_the_start(values: dict[str, An
 
 
 def test_production_sends_unencrypted_only_to_the_same_machine() -> None:
-    good = {"environment": "production", "origin": "a.example/log", "public_url": "https://a.example", "mail_from": FROM}  # fmt: skip
+    good = {"environment": "production", "origin": "a.example/log", "public_url": "https://a.example", "data_dir": "/a", "mail_from": FROM}  # fmt: skip
     assert Settings(**good, smtp_url="smtp+plain://127.0.0.1:25")
     with pytest.raises(SettingsError, match="unencrypted"):
         Settings(**good, smtp_url="smtp+plain://mail.example.org")

@@ -94,7 +94,6 @@ def test_a_worker_works_on_jobs_or_for_silos(
 QUEUE_REFUSALS = {
     "--queue gpu": (False, 0, "LETHE_GPU_QUEUE is not set"),
     "--queue gpu --silo 0": (True, 3, "leave --queue out"),
-    "": (True, 3, "LETHE_GPU_QUEUE and LETHE_SILOS"),
 }
 
 
