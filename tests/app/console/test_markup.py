@@ -99,8 +99,8 @@ def test_what_is_invisible_does_not_act_on_the_page(desk: Desk) -> None:
     hidden, shown = "A\u202ebcd\u009b\u200b\u00a0e\u2028", "A\ufffdbcd\ufffd\ufffd\u00a0e\ufffd"
     officer, address = desk.browser(), f"/console/cases/{desk.case}"
     assert shown in officer.send(address, f"{address}/note", text=f"{hidden}.").text
-    held = {"ref": desk.case, "reason": f"{hidden}."}
-    assert shown in officer.send("/console/holds/place", "/console/holds/place", **held).text
+    place, reason = "/console/holds/place", f"{hidden}."
+    assert shown in officer.send(place, place, ref=desk.case, reason=reason).text
     with Session(desk.installation.services.engine) as session:
         model = session.exec(select(Model)).one()
         model.classes = [hidden, "b"]
