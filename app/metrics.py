@@ -33,9 +33,9 @@ from app.schemas.requests import State
 from app.service import health
 from app.service.context import Services
 from app.service.deadlines import REMIND_DAYS
+from app.service.desk.queue import dues_of_following
 from app.service.queue import waits_for_a_worker
-from app.service.requests import CLOSED
-from app.service.review import PAUSED
+from app.service.requests import is_running, overdue_at
 from app.witnesses.rows import Rows
 from app.witnesses.standing import are_up, contradictions, standings
 from lethe.certificates.statement import Outcome
@@ -197,12 +197,11 @@ def _database(services: Services) -> list[Family]:
         queued: dict[tuple[str, ...], float] = {
             (kind, stage): float(n) for kind, stage, n in session.connection().execute(waiting)
         }
-        due = col(ErasureRequest.due_at)
-        running = columns(func.count()).where(
-            col(ErasureRequest.state).not_in((*CLOSED, PAUSED))
-        )
-        overdue = running.where(due < now)
-        soon = running.where(due >= now, due < now + timedelta(days=REMIND_DAYS[0]))
+        due, until = col(ErasureRequest.due_at), now + timedelta(days=REMIND_DAYS[0])
+        overdue = columns(func.count()).where(overdue_at(now))
+        soon = columns(func.count()).where(is_running(), due >= now, due < until)
+        following = dues_of_following(session, until)
+        late = sum(one < now for one in following)
         each = (
             columns(func.count().label("held"))
             .where(col(ErasureRequest.keyid).is_not(None), text(OPEN))
@@ -236,13 +235,14 @@ def _database(services: Services) -> list[Family]:
             Family("lethe_requests", "gauge", "Erasure requests by state.", states, ("state",)),
             _gauge(
                 "lethe_requests_overdue",
-                "Open erasure requests past their deadline.",
-                _number(session, overdue),
+                "Open erasure requests, and cases that follow others', past their deadline.",
+                _number(session, overdue) + late,
             ),
             _gauge(
                 "lethe_requests_due_soon",
-                f"Open erasure requests due within {REMIND_DAYS[0]} days.",
-                _number(session, soon),
+                f"Open erasure requests, and cases that follow others', due within "
+                f"{REMIND_DAYS[0]} days.",
+                _number(session, soon) + len(following) - late,
             ),
             _gauge(
                 "lethe_requests_open_of_a_key",

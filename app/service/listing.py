@@ -1,7 +1,7 @@
 """Lists of requests: filters and keyset pages."""
 
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 
 from sqlmodel import Session, col, or_, select
 
@@ -10,10 +10,10 @@ from app.schemas.base import Page
 from app.schemas.requests import RequestSummary
 from app.service.context import Services
 from app.service.paging import format_cursor, in_utc, parse_cursor
-from app.service.requests import CLOSED, certificate_path, is_overdue
-from app.service.review import PAUSED
+from app.service.requests import certificate_path, is_overdue, overdue_at
 from app.witnesses.rows import Rows
 from models import Certificate, ErasureRequest, Model
+from models.database.types import clock
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,6 @@ def list_requests(
         UnknownModelError: No model has that reference; an empty list would hide a misspelling.
         NotFoundError: No request has that reference.
     """
-    now = datetime.now(UTC)
     query = (
         select(ErasureRequest, Model.ref, Certificate.log_index)
         .join(Model, col(ErasureRequest.model_id) == col(Model.id))
@@ -66,10 +65,6 @@ def list_requests(
         query = query.where(ErasureRequest.method == wanted.method)
     if wanted.ref is not None:
         query = query.where(ErasureRequest.ref == wanted.ref)
-    if wanted.overdue is not None:
-        running = col(ErasureRequest.state).not_in((*CLOSED, PAUSED))
-        late = (col(ErasureRequest.due_at) < now) & running
-        query = query.where(late if wanted.overdue else ~late)
     if wanted.since is not None:
         query = query.where(col(ErasureRequest.received_at) >= in_utc(wanted.since))
     if wanted.until is not None:
@@ -84,6 +79,10 @@ def list_requests(
         )
     with services.reading() as session:
         _check_named(session, wanted)
+        now = clock(session)
+        if wanted.overdue is not None:
+            late = overdue_at(now)
+            query = query.where(late if wanted.overdue else ~late)
         rows = list(session.exec(query))
         issued_below = Rows(services.ledger).issued_below(session)
     items = [

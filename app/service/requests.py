@@ -3,7 +3,7 @@
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Row, update
+from sqlalchemy import ColumnElement, Row, and_, update
 from sqlmodel import Session, col, select
 
 from app.ledger.journal import record_model_event, record_request_event
@@ -208,5 +208,19 @@ def close(
 
 
 def is_overdue(request: ErasureRequest | Row[Any], now: datetime) -> bool:
-    """Return whether an open request has passed its deadline, and its clock is not stopped."""
+    """Return whether an open request has passed its deadline, and its clock is not stopped.
+
+    now: by `models.database.types.clock`. A case that follows another's request has a deadline
+    of its own: `app.service.desk.queue`.
+    """
     return request.state not in (*CLOSED, PAUSED) and request.due_at < now
+
+
+def is_running() -> ColumnElement[bool]:
+    """Return the condition of an open request whose clock is not stopped."""
+    return col(ErasureRequest.state).not_in((*CLOSED, PAUSED))
+
+
+def overdue_at(now: datetime) -> ColumnElement[bool]:
+    """Return `is_overdue` as a condition."""
+    return and_(is_running(), col(ErasureRequest.due_at) < now)

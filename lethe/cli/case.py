@@ -133,8 +133,8 @@ def list_cases(
             sys.stdout,
             (
                 {
-                    name: plain(one) if isinstance(one, str) else one
-                    for name, one in item.items()
+                    name: plain(one) if isinstance(one := item[name], str) else one
+                    for name in COLUMNS
                 }
                 for item in found
             ),

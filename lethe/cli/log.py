@@ -4,6 +4,7 @@ import json
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING
 import click
 
 from lethe.canonical import format_base64
+from lethe.certificates.keys import read_ml_dsa_key, read_witness_key
 from lethe.cli.commands import Commands
 from lethe.cli.options import (
     FILE,
@@ -25,8 +27,8 @@ from lethe.cli.options import (
 from lethe.log.checkpoint import CheckpointError
 from lethe.log.fetch import TRUST_ROOT, Fetch, LogError, LogUnreachableError, fetch_from
 from lethe.log.follow import LogReport, mirror_log, succeeded, verify_log, witnessed
-from lethe.log.log_keys import LogKeys
-from lethe.log.note import NoteError, NoteVerifier, not_verified, parse_log_vkey
+from lethe.log.log_keys import LogKeys, log_keys
+from lethe.log.note import ML_DSA_44, NoteError, NoteVerifier, not_verified, parse_log_vkey
 from lethe.log.policy import parse_policy
 from lethe.log.proofs import ProofError
 from lethe.log.watch import Look, watch
@@ -41,6 +43,9 @@ _trust_root_option = click.option(
     "--trust-root",
     type=FILE,
     help="Names the log's keys after a rotation; --vkey is then the key that you know.",
+)
+_ml_dsa_option = click.option(
+    "--log-mldsa-key", type=FILE, help="The log's ML-DSA-44 key; its signature is required too."
 )
 _full_option = click.option(
     "--full", is_flag=True, help="Read everything, also what was verified before."
@@ -57,6 +62,7 @@ def log() -> None:
 @click.argument("url_or_dir")
 @_vkey_option
 @_trust_root_option
+@_ml_dsa_option
 @click.option(
     "--state",
     type=OUT_FILE,
@@ -73,6 +79,7 @@ def verify(
     url_or_dir: str,
     vkey: str | None,
     trust_root: Path | None,
+    log_mldsa_key: Path | None,
     state: Path | None,
     policy: Path | None,
     full: bool,
@@ -85,7 +92,7 @@ def verify(
     since is read. Exits with 0 if the log verifies, 1 if it does not, and 2 if it cannot be
     read.
     """
-    verifier = _read_keys(vkey, trust_root)
+    verifier = _read_keys(vkey, trust_root, log_mldsa_key)
     required = None if policy is None else parse_policy(policy.read_bytes())
 
     def check() -> LogReport:
@@ -100,6 +107,7 @@ def verify(
 @click.argument("directory", type=OUT_FOLDER)
 @_vkey_option
 @_trust_root_option
+@_ml_dsa_option
 @_full_option
 @_json_option
 def mirror(
@@ -107,6 +115,7 @@ def mirror(
     directory: Path,
     vkey: str | None,
     trust_root: Path | None,
+    log_mldsa_key: Path | None,
     full: bool,
     as_json: bool,
 ) -> None:
@@ -116,7 +125,7 @@ def mirror(
     checkpoint only accepts a log that extends it, and reads only what was added since. Exits as
     `verify` does.
     """
-    verifier = _read_keys(vkey, trust_root)
+    verifier = _read_keys(vkey, trust_root, log_mldsa_key)
     _report(as_json, lambda: mirror_log(fetch_from(url), verifier, directory, full=full))
 
 
@@ -195,6 +204,7 @@ def watch_log(
 @service_url
 @_vkey_option
 @_trust_root_option
+@_ml_dsa_option
 @click.option(
     "--from", "first", type=click.IntRange(min=0), default=0, help="First entry. Default: 0."
 )
@@ -214,6 +224,7 @@ def list_entries(
     url: str,
     vkey: str | None,
     trust_root: Path | None,
+    log_mldsa_key: Path | None,
     first: int,
     last: int | None,
     prove: bool,
@@ -231,7 +242,7 @@ def list_entries(
 
     if last is not None and last < first:
         raise click.UsageError("--to is before --from")
-    keys, narrow = _read_keys(vkey, trust_root), EntryFilter(**wanted)
+    keys, narrow = _read_keys(vkey, trust_root, log_mldsa_key), EntryFilter(**wanted)
     try:
         with Client(url) as service:
             found = service.log_entries(keys, first, last, wanted=narrow, prove=prove)
@@ -339,15 +350,28 @@ def _tell(as_json: bool, found: Look) -> None:
     click.echo(json.dumps(words) if as_json else plain(f"{at}  {text}"))
 
 
-def _read_keys(vkey: str | None, trust_root: Path | None) -> NoteVerifier | LogKeys:
+def _read_keys(
+    vkey: str | None, trust_root: Path | None, ml_dsa: Path | None = None
+) -> LogKeys:
+    """Return the log's keys; with `ml_dsa`, a file, they require that signature too.
+
+    Beside a trust root, `vkey` and `ml_dsa` are the keys that are known.
+    """
     known = None if vkey is None else _read_vkey(vkey)
+    second = None if ml_dsa is None else read_witness_key(ml_dsa)
     if trust_root is not None:
         from lethe.certificates.trust_root import parse_trust_root
 
-        return parse_trust_root(trust_root.read_bytes(), known).log
-    if known is None:
+        root = parse_trust_root(trust_root.read_bytes(), known, second)
+        keys, seconds = root.log, root.ml_dsa
+    elif known is None:
         raise click.UsageError("give --vkey, --trust-root or both")
-    return known
+    else:
+        keys, seconds = log_keys(known), None
+    if ml_dsa is None:
+        return keys
+    named = log_keys(read_ml_dsa_key(ml_dsa, keys.name), ML_DSA_44)
+    return replace(keys, also=seconds or named)
 
 
 def _read_vkey(file_or_text: str) -> NoteVerifier:

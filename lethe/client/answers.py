@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import httpx2
 
 from lethe import canonical
+from lethe.client.documents import Answer, check_answer, name_call
 from lethe.client.errors import AnswerError, ProblemError
 
 PROBLEM_PREFIX = "urn:lethe:problem:"
@@ -274,20 +275,30 @@ def parse_page(response: httpx2.Response) -> Page:
 
 
 def parse_object(response: httpx2.Response) -> Document:
-    """Parse a JSON object. Raises AnswerError: the body is something else."""
+    """Parse the JSON object of an answer; reading a field that it lacks raises AnswerError.
+
+    Raises AnswerError: the body is something else, or a field has another type than the API's.
+    """
+    call = name_call(response)
+    said = "the service's answer" if call is None else f"the service's answer to {call}"
+    document = _object(response, said)
+    return document if call is None else check_answer(document, call)
+
+
+def _object(response: httpx2.Response, said: str) -> dict[str, Any]:
     try:
         document = canonical.loads(response.content)
     except (ValueError, RecursionError):
-        raise AnswerError("the service's answer is not JSON: is the URL right?") from None
+        raise AnswerError(f"{said} is not JSON: is the URL right?") from None
     if not isinstance(document, dict):
-        raise AnswerError("the service's answer is not a JSON object: is the URL right?")
+        raise AnswerError(f"{said} is not a JSON object: is the URL right?")
     return document
 
 
 def parse_problem(response: httpx2.Response) -> ProblemError:
     """Return the error in a refusal, or only its status if a proxy answered instead."""
     try:
-        document = parse_object(response)
+        document = _object(response, "a refusal")
     except AnswerError:
         document = {}
     kind, title, detail = (document.get(name) for name in ("type", "title", "detail"))
@@ -325,7 +336,10 @@ def _printable(text: str) -> str:
 
 
 def _typed(document: Any, name: str, kind: type[T]) -> T:
-    value = document.get(name) if isinstance(document, dict) else None
+    if isinstance(document, Answer):
+        value = document[name]
+    else:
+        value = document.get(name) if isinstance(document, dict) else None
     if not isinstance(value, kind) or isinstance(value, bool):
         raise AnswerError(
             f"the service's answer lacks the field {name!r}, or has it with another "

@@ -1,6 +1,7 @@
 """Following a log without trusting its server: every hash is computed from the entries.
 
-1. The checkpoint is signed by the log's key, or by one that this key led to (a trust root).
+1. The checkpoint is signed by the log's key, or by one that this key led to (a trust root), and
+   by the log's ML-DSA-44 key if that was given.
 2. Each entry hashes to its leaf in the level-0 tiles.
 3. Each hash of a higher tile is the root of the full tile below it.
 4. The root of all entries is the one the checkpoint signs.
@@ -227,7 +228,7 @@ def _follow(
         entries=checked.entries,
         tiles=checked.tiles,
         checkpoint=note,
-        unverified=read_note(note, log_keys(verifier).verifiers).unverified,
+        unverified=read_note(note, log_keys(verifier).known).unverified,
         first=next(iter(first), None),
         before=before,
     )
@@ -242,7 +243,7 @@ def witnessed(report: LogReport, verifier: Keys, policy: Policy) -> LogReport:
     if not any(map(policy.accepts, own)):
         raise LogError("the policy lists other logs than this one", path=CHECKPOINT)
     try:
-        opened = read_note(report.checkpoint, [*own, *policy.keys])
+        opened = read_note(report.checkpoint, [*log_keys(verifier).known, *policy.keys])
     except NoteError as error:
         raise LogError(f"{CHECKPOINT}: {error.detail}", path=CHECKPOINT) from None
     if not any(policy.accepts(key) for key in opened.verified if key in own):
@@ -303,7 +304,7 @@ def _read_checkpoint(fetch: Fetch, verifier: Keys) -> tuple[str, Checkpoint]:
 def _read_mirror(directory: Path, verifier: Keys) -> _Held | None:
     fetch = fetch_from(directory)
     try:
-        checkpoint = log_keys(verifier).open(fetch(CHECKPOINT).decode())[0]
+        checkpoint = _open_held(fetch(CHECKPOINT).decode(), verifier)
     except MissingFileError:
         return None
     except (NoteError, CheckpointError, UnicodeDecodeError):
@@ -324,7 +325,7 @@ def _read_state(path: Path, verifier: Keys) -> _Held | None:
         kept = canonical.decode(path.read_bytes().removesuffix(b"\n"))
         first = kept["first"]
         return _Held(
-            log_keys(verifier).open(kept["checkpoint"])[0],
+            _open_held(kept["checkpoint"], verifier),
             None if first is None else parse_base64(first),
             STATE,
         )
@@ -338,6 +339,11 @@ def _read_state(path: Path, verifier: Keys) -> _Held | None:
             "to verify everything",
             path=CHECKPOINT,
         ) from None
+
+
+def _open_held(note: str, verifier: Keys) -> Checkpoint:
+    """Return a checkpoint that was verified before: perhaps before a second key was given."""
+    return replace(log_keys(verifier), also=None).open(note)[0]
 
 
 def _require_later(held: _Held, checkpoint: Checkpoint) -> None:

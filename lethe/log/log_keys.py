@@ -46,11 +46,13 @@ class LogKey:
 class LogKeys:
     """All keys of a log of one kind, oldest first, at least one. They share the log's name.
 
-    kind: ED25519, or ML_DSA_44 for the log's second keys.
+    kind: ED25519, or ML_DSA_44 for the log's second keys. also: keys of which one must have
+    signed too, None if none is required.
     """
 
     keys: tuple[LogKey, ...]
     kind: bytes = ED25519
+    also: "LogKeys | None" = None
 
     @classmethod
     def of(cls, *verifiers: NoteVerifier, kind: bytes = ED25519) -> "LogKeys":
@@ -67,11 +69,17 @@ class LogKeys:
         """The keys without their ranges."""
         return [one.verifier for one in self.keys]
 
+    @property
+    def known(self) -> list[NoteVerifier]:
+        """The keys whose signature lines are verified, those of `also` too."""
+        return [*self.verifiers, *([] if self.also is None else self.also.verifiers)]
+
     def open(self, note: str) -> tuple[Checkpoint, LogKey]:
         """Return the checkpoint of a note, and the oldest valid key that signed it.
 
-        Raises NoteError: no key of the log that was valid at this size signed it, or a line is
-        wrong; CheckpointError: the signed text is not a checkpoint, or of another origin.
+        Raises NoteError: no key of the log that was valid at this size signed it, or none of
+        `also`, or a line is wrong; CheckpointError: the signed text is not a checkpoint, or of
+        another origin.
         """
         if any(one.kind != self.kind for one in self.verifiers):
             raise NoteError("a witness's key does not sign for a log: give the log's own key")
@@ -87,9 +95,20 @@ class LogKeys:
                 except NoteError as error:
                     refused = error
                 else:
+                    self._require_also(note)
                     return checkpoint, one
         assert refused is not None, "read_note found a signature by one of them"
         raise refused
+
+    def _require_also(self, note: str) -> None:
+        if self.also is None:
+            return
+        try:
+            self.also.open(note)
+        except NoteError as error:
+            raise NoteError(
+                f"the log's ML-DSA-44 key did not sign this checkpoint: {error.detail}"
+            ) from None
 
 
 def spki_of_log(key: NoteVerifier) -> bytes:

@@ -98,9 +98,14 @@ def contribute(
     The service says which of both the model takes. With --statistics-only it cannot get rows.
     """
     from workers.cli.errors import shown
-    from workers.data.identities import hashed_npz
+    from workers.data.identities import contributed_npz
     from workers.data.opening import named_extractor
-    from workers.secure_sum.local import message_of, pack_rows, with_features
+    from workers.secure_sum.local import (
+        check_extractor,
+        message_of,
+        pack_rows,
+        with_features,
+    )
 
     with shown(), _client(url, key_file, keyid) as service:
         manifest = service.manifest(ref)
@@ -116,7 +121,8 @@ def contribute(
                     "registered for statistics, ask who changed that"
                 )
             if not reads_table(data, columns):
-                body = hashed_npz(data)
+                check_extractor(manifest, named_extractor(data))
+                body = contributed_npz(data)
             elif manifest["family"] == "ridge":
                 own = read_rows(data, columns, people=True)
                 body = pack_rows(own, manifest["classes"])

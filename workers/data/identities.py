@@ -12,6 +12,7 @@ from lethe.identity import COLUMN, HELD_OUT, WIDTH, IdentityError, check_kind, d
 from workers.arrays import UNREADABLE, load_numpy
 from workers.errors import DatasetError
 
+TEST = "is_test"  # the array that marks held-out rows
 # One value for each row, "" for none: (n,) strings; or already hashed: (n, WIDTH) bytes.
 Column = NDArray[np.str_] | NDArray[np.uint8]
 
@@ -128,16 +129,19 @@ def sent_of_held_out(named: bool, *, rows: bool = False) -> str:
     return "only their ids and hashed identities are sent" if named else "they are not sent"
 
 
-def hashed_npz(path: Path) -> bytes:
-    """Return an .npz that may be sent: the file itself, or with its identities hashed.
+def contributed_npz(path: Path) -> bytes:
+    """Return an .npz of rows to contribute: identities hashed, without the rows held out.
+
+    It is the file itself if it has neither. The service would learn them: it ignores `is_test`.
 
     Raises:
-        DatasetError: The file is no readable .npz, or as `columns` and `hashed`.
+        DatasetError: The file is no readable .npz, `is_test` does not say of each row whether
+            it is held out, or holds out all; or as `columns` and `hashed`.
         OSError: The file cannot be read.
     """
     try:
         with load_numpy(path) as archive:
-            if not names(archive.files):
+            if not names(archive.files) and TEST not in archive.files:
                 return path.read_bytes()
             arrays = {name: archive[name] for name in archive.files}
         if any(not isinstance(array, np.ndarray) for array in arrays.values()):
@@ -149,6 +153,15 @@ def hashed_npz(path: Path) -> bytes:
     rows = len(arrays["records"]) if "records" in arrays else len(next(iter(arrays.values())))
     for kind, column in columns(arrays, rows).items():
         arrays[COLUMN + kind] = hashed(kind, column)
+    if (held := arrays.pop(TEST, None)) is not None:
+        if held.dtype != np.bool_ or held.shape != (rows,):
+            raise DatasetError(f"{TEST}: must be one boolean for each row")
+        if held.all():
+            raise DatasetError(f"{TEST}: holds out every row: there is nothing to contribute")
+        for name, array in arrays.items():
+            beside = name in ("extractor", "label_names") or name.startswith(HELD_OUT)
+            if not beside and array.shape[:1] == (rows,):
+                arrays[name] = array[~held]
     packed = io.BytesIO()
     np.savez(packed, allow_pickle=False, **arrays)
     return packed.getvalue()

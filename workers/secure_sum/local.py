@@ -221,6 +221,23 @@ def _are(found: object, kind: type, most: int) -> bool:
     )
 
 
+def check_extractor(manifest: Mapping[str, Any], named: Described | None) -> None:
+    """Raise RefusedError if another extractor than the model's made a file's features.
+
+    named: the extractor that the file names, if any.
+    """
+    wanted = manifest.get("extractor")
+    if named is not None and wanted is not None and named.digest != wanted["digest"]:
+        raise _other_features(wanted)
+
+
+def _other_features(wanted: Mapping[str, Any]) -> RefusedError:
+    return RefusedError(
+        f"the model reads features of {wanted['id']}, digest {wanted['digest']}: make "
+        "them with `lethe features extract`"
+    )
+
+
 def with_features(
     rows: LocalRows, manifest: Mapping[str, Any], named: Described | None
 ) -> LocalRows:
@@ -235,11 +252,9 @@ def with_features(
     source: Extractor = named or Identity(rows.features.shape[1])
     if source.digest == wanted["digest"]:
         return rows
-    if named is not None or wanted["id"] not in COMPUTED:
-        raise RefusedError(
-            f"the model reads features of {wanted['id']}, digest {wanted['digest']}: make "
-            "them with `lethe features extract`"
-        )
+    check_extractor(manifest, named)
+    if wanted["id"] not in COMPUTED:
+        raise _other_features(wanted)
     inputs, outputs = rows.features.shape[1], len(manifest["exponents"])
     parameters = wanted.get("parameters", {})
     shape = {"inputs": str(inputs), "outputs": str(outputs)}

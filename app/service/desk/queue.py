@@ -107,7 +107,7 @@ def search(services: Services, wanted: QueueQuery) -> Page[QueueItem]:
                 [
                     (
                         (one.due_at, one.ref),
-                        _of_case(one, dues[one.ref], followed.get(one.ref, ANSWERED), now),
+                        _of_case(one, dues[one.ref], followed.get(one.ref), now),
                     )
                     for one in cases
                 ]
@@ -116,6 +116,16 @@ def search(services: Services, wanted: QueueQuery) -> Page[QueueItem]:
         shown = _completed(session, scope.held, [one for _, one in items[: wanted.limit]])
     cursor = format_cursor(*items[-2][0]) if len(items) > wanted.limit else None
     return Page(items=shown, next=cursor)
+
+
+def dues_of_following(session: Session, before: datetime) -> list[datetime]:
+    """Return the deadlines, before a time, of cases that follow another's open request.
+
+    Such a case is overdue after its own deadline. An answered one is not: it is to be closed.
+    """
+    cases = session.exec(_not_closed().where(_last_due() < before)).all()
+    followed = _followed(session, cases)
+    return [*_dues(session, [one for one in cases if one.ref in followed]).values()]
 
 
 def _dues(session: Session, cases: Sequence[Case]) -> dict[str, datetime]:
@@ -214,28 +224,36 @@ def _is_opened_by(requester: str, few: Sequence[str] | None) -> ColumnElement[bo
     return own.exists()
 
 
-def _answered_cases(
-    wanted: QueueQuery, scope: _Scope, after: tuple[datetime, str] | None, now: datetime
-) -> SelectOfScalar[Case]:
+def _not_closed() -> SelectOfScalar[Case]:
     """Return the query of cases that are not closed and have no open request of their own.
 
     The stored column only preselects: writing it cannot list an open case.
     """
-    due, ref = col(Case.due_at), col(Case.ref)
     going_on = select(ErasureRequest.id).where(
         ErasureRequest.case_ref == Case.ref, col(ErasureRequest.state).not_in(CLOSED)
     )
-    query = select(Case).where(
+    return select(Case).where(
         col(Case.closed_at).is_(None), col(Case.answered).is_(True), ~going_on.exists()
     )
+
+
+def _last_due() -> ColumnElement[datetime]:
+    """Return the deadline of a case that has no open request, as `_dues` does."""
+    own = select(func.max(ErasureRequest.due_at)).where(ErasureRequest.case_ref == Case.ref)
+    return func.coalesce(own.scalar_subquery(), col(Case.due_at))
+
+
+def _answered_cases(
+    wanted: QueueQuery, scope: _Scope, after: tuple[datetime, str] | None, now: datetime
+) -> SelectOfScalar[Case]:
+    due, ref = col(Case.due_at), col(Case.ref)
+    query = _not_closed()
     if wanted.requester is not None:
         query = query.where(Case.opened_by == wanted.requester)
-    own = select(func.max(ErasureRequest.due_at)).where(ErasureRequest.case_ref == Case.ref)
-    last = func.coalesce(own.scalar_subquery(), due)
-    if wanted.overdue is not None:
-        query = query.where(last < now if wanted.overdue else last >= now)
+    if wanted.overdue:
+        query = query.where(_last_due() < now)
     if wanted.due_within is not None:
-        query = query.where(last < now + timedelta(days=wanted.due_within))
+        query = query.where(_last_due() < now + timedelta(days=wanted.due_within))
     if after is not None:
         query = query.where(due >= after[0], or_(due > after[0], ref > after[1]))
     if wanted.held is not None:
@@ -253,16 +271,30 @@ def _answered_page(
     """Return the cases of a page, and one more if there are more.
 
     Those that follow another's open request have their own deadlines, and nothing else lists
-    them. Only if answered ones are wanted, they are left out.
+    them. If answered ones are wanted, they are left out; answered ones are not overdue.
     """
     found: list[Case] = []
     while True:
         cases = session.exec(_answered_cases(wanted, scope, after, now)).all()
-        followed = _followed(session, cases) if wanted.state == ANSWERED else {}
-        found += [one for one in cases if one.ref not in followed]
+        found += _wanted(session, wanted, cases, now)
         if len(cases) <= wanted.limit or len(found) > wanted.limit:
             return found[: wanted.limit + 1]
         after = cases[-1].due_at, cases[-1].ref
+
+
+def _wanted(
+    session: Session, wanted: QueueQuery, cases: Sequence[Case], now: datetime
+) -> Sequence[Case]:
+    if wanted.state != ANSWERED and wanted.overdue is None:
+        return cases
+    followed, dues = _followed(session, cases), _dues(session, cases)
+    found = []
+    for one in cases:
+        follows = one.ref in followed
+        late = follows and dues[one.ref] < now
+        if wanted.overdue in (None, late) and not (wanted.state == ANSWERED and follows):
+            found.append(one)
+    return found
 
 
 def _followed(session: Session, cases: Sequence[Case]) -> dict[str, str]:
@@ -297,19 +329,20 @@ def _item(request: Row[Any], now: datetime) -> QueueItem:
     )
 
 
-def _of_case(case: Case, due: datetime, state: str, now: datetime) -> QueueItem:
+def _of_case(case: Case, due: datetime, followed: str | None, now: datetime) -> QueueItem:
+    """Return a case as an item. followed: the state of the request that it follows, if any."""
     return QueueItem(
         ref=case.ref,
         case=case.ref,
         model=None,
-        state=state,
+        state=followed or ANSWERED,
         regulation=case.regulation,
         requester=case.opened_by,
         assignee=None,
         received_at=case.received_at,
         due_at=due,
         days_left=days_left(due, now),
-        overdue=due < now,
+        overdue=followed is not None and due < now,
     )
 
 

@@ -17,6 +17,7 @@ from lethe.log.tree import leaf_hash
 from lethe.signing.http import new_nonce, sign_request
 from lethe.signing.keys import generate_key
 from models import ErasureRequest, Job, LogEntry
+from models.database.types import utcnow
 from tests.installation import Installation
 from tests.small import MODEL, Caller
 
@@ -284,6 +285,19 @@ def test_lists_filter_and_page(ready: Installation) -> None:
     assert not ready.caller.operator("GET", "/v1/requests?overdue=true").json()["items"]
     problem(ready.caller.http.get("/v1/requests"), 401, "token-invalid")
     problem(ready.caller.operator("GET", "/v1/requests?after=%21"), 400, "query-invalid")
+
+
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+def test_a_list_measures_deadlines_by_the_clock_of_the_database(
+    ready: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As the officers' list and the metric do; that of SQLite is read in one place."""
+    ready.caller.erase_records("r1")
+    later = utcnow() + timedelta(days=60)
+    monkeypatch.setattr("models.database.types.utcnow", lambda: later)
+    (late,) = ready.caller.operator("GET", "/v1/requests?overdue=true").json()["items"]
+    assert late["overdue"]
+    assert ready.caller.operator("GET", "/v1/requests?overdue=false").json()["items"] == []
 
 
 def test_a_certificate_not_yet_issued_is_a_named_404(ready: Installation) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from sqlmodel import Session, select
 
-from app import steps
+from app import metrics, steps
 from app.ledger.sequencer import Ledger
 from app.ledger.transaction import Transaction
 from app.protocols.cases import open_all
@@ -301,6 +301,24 @@ def test_a_case_has_its_own_deadline_while_it_follows_another_request(
     assert (item["ref"], item["due_at"]) == (case["ref"], case["due_at"])
     assert (item["state"], item["days_left"]) == ("received", now["days_left"])
     assert search_of(serving, state="answered") == []
+    assert counted(serving) == (1, 0)
+    move(serving, case["ref"], utcnow() + timedelta(days=3))
+    assert search_of(serving, overdue=True) == []
+    assert counted(serving) == (0, 1)
+
+
+def counted(at: Installation) -> tuple[float, ...]:
+    """Return the metrics of overdue requests and cases, and of those that are due soon."""
+    at.services.seen.pop("metrics", None)
+    values = {one.name: one.samples for one in metrics.read(at.services)}
+    return values["lethe_requests_overdue"][()], values["lethe_requests_due_soon"][()]
+
+
+def move(at: Installation, ref: str, due: datetime) -> None:
+    """Write another deadline into the row of a case."""
+    with Session(at.services.engine) as session:
+        session.get_one(Case, ref).due_at = due
+        session.commit()
 
 
 def test_a_signed_answer_has_no_decision_on_the_deadline_of_another_request(

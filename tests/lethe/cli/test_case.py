@@ -68,6 +68,8 @@ LINE: dict[str, Any] = {
     "model": "=1+1",
     "requester": "\x1b[2J\x9b8m\u202e",
     "days_left": -1,
+    "overdue": True,
+    "held": False,
 }
 
 

@@ -7,15 +7,18 @@ from collections.abc import Mapping
 from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import httpx2
 import pytest
 from click.testing import CliRunner, Result
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.asymmetric.mldsa import MLDSA44PrivateKey
 
 from lethe.canonical import format_base64
 from lethe.cli.log import log
 from lethe.client import Client
+from lethe.errors import LetheError
 from lethe.log.cosigner import Cosigner
 from lethe.log.fetch import LogError, LogUnreachableError, fetch_from
 from lethe.log.follow import mirror_log, verify_log, witnessed
@@ -393,3 +396,92 @@ def test_a_range_without_entries_says_so(asked: LogService) -> None:
     assert "the log has 23 entries, none in this range: proven against" in result.output
     assert listed("--from", "9", "--to", "8").exit_code == 2
     assert listed("--from", "-1").exit_code == 2
+
+
+@pytest.fixture
+def second(tmp_path: Path) -> Cosigner:
+    """The log's ML-DSA-44 key; its verifier key is in log-mldsa.vkey."""
+    found = Cosigner(VERIFIER.name, MLDSA44PrivateKey.generate())
+    (tmp_path / "log-mldsa.vkey").write_text(found.verifier.vkey + "\n")
+    return found
+
+
+def signed_by(key: Cosigner, note: str) -> str:
+    return note + key.line(note.partition("\n\n")[0] + "\n", 1_790_000_000)
+
+
+@pytest.mark.parametrize("command", ["verify", "mirror"])
+def test_the_second_signature_of_the_log_is_required(
+    directory: Path, tmp_path: Path, second: Cosigner, command: str
+) -> None:
+    path, copy = directory / "checkpoint", tmp_path / "copy"
+    places = [str(directory), *([str(copy)] if command == "mirror" else [])]
+    run = (command, *places, "--vkey", VKEY)
+    required = ("--log-mldsa-key", str(tmp_path / "log-mldsa.vkey"))
+    note = path.read_text()
+    alone = invoke(*run, *required)
+    assert alone.exit_code == 1
+    assert "the log's ML-DSA-44 key did not sign this checkpoint" in alone.output
+    assert not (copy / "checkpoint").exists()
+    other = Cosigner(VERIFIER.name, MLDSA44PrivateKey.generate())
+    path.write_text(signed_by(other, note))
+    assert invoke(*run, *required).exit_code == 1
+    path.write_text(signed_by(second, note))
+    passed = invoke(*run, *required)
+    assert passed.exit_code == 0, passed.output
+    assert "not verified" not in passed.output
+    assert "not verified" in invoke(*run).output  # its key was not given
+
+
+def test_a_mirror_from_before_the_second_key_goes_on(
+    directory: Path, tmp_path: Path, second: Cosigner
+) -> None:
+    copy, state = tmp_path / "copy", tmp_path / "state"
+    mirror = ("mirror", str(directory), str(copy), "--vkey", VKEY)
+    verify = ("verify", str(directory), "--vkey", VKEY, "--state", str(state))
+    for command in (mirror, verify):
+        assert invoke(*command).exit_code == 0
+    path = directory / "checkpoint"
+    path.write_text(signed_by(second, path.read_text()))
+    for command in (mirror, verify):
+        done = invoke(*command, "--log-mldsa-key", str(tmp_path / "log-mldsa.vkey"))
+        assert done.exit_code == 0, done.output
+
+
+def test_a_policy_and_the_second_key_are_both_required(
+    directory: Path, tmp_path: Path, second: Cosigner
+) -> None:
+    path, policy = directory / "checkpoint", tmp_path / "witness.policy"
+    policy.write_text("quorum none\n")
+    path.write_text(signed_by(second, path.read_text()))
+    verify = ("verify", str(directory), "--vkey", VKEY, "--policy", str(policy))
+    passed = invoke(*verify, "--log-mldsa-key", str(tmp_path / "log-mldsa.vkey"))
+    assert passed.exit_code == 0, passed.output
+    assert "not verified" not in passed.output
+
+
+def test_entries_are_listed_under_both_signatures(
+    asked: LogService, tmp_path: Path, second: Cosigner
+) -> None:
+    required = ("--log-mldsa-key", str(tmp_path / "log-mldsa.vkey"))
+    alone = listed(*required)
+    assert alone.exit_code == 1
+    assert "the log's ML-DSA-44 key did not sign this checkpoint" in alone.output
+
+    def sign(answer: dict[str, Any]) -> None:
+        answer["checkpoint"] = signed_by(second, answer["checkpoint"])
+
+    asked.change = sign
+    passed = listed(*required)
+    assert passed.exit_code == 0, passed.output
+
+
+def test_a_key_of_another_log_is_no_second_key(directory: Path, tmp_path: Path) -> None:
+    other = Cosigner("other.example", MLDSA44PrivateKey.generate())
+    for name, vkey in (("other.vkey", other.verifier.vkey), ("first.vkey", VKEY)):
+        (tmp_path / name).write_text(vkey + "\n")
+        result = invoke(
+            "verify", str(directory), "--vkey", VKEY, "--log-mldsa-key", str(tmp_path / name)
+        )
+        assert isinstance(result.exception, LetheError)
+        assert f"{name} is not an ML-DSA-44 key of log.example" in result.exception.detail

@@ -19,6 +19,8 @@ from workers.cli.client import client
 from workers.cli.errors import UnusableError
 from workers.cli.features import features
 from workers.data.extractors import registry
+from workers.data.extractors.base import Extractor
+from workers.data.extractors.described import Described, format_description
 from workers.data.extractors.identity import Identity
 from workers.data.npz import load_npz
 from workers.secure_sum.local import load_rows
@@ -92,6 +94,28 @@ def test_a_contribution_has_the_numbers_of_the_models_classes(
         assert sent["features"][:, 0].tolist() == COLUMNS["f_a"]
         assert sent[COLUMN + "email"][3].tobytes() == pack(digests("email", "p3@example.org"))
     assert b"example.org" not in provider.sent[0]
+
+
+@pytest.mark.parametrize("data", ["rows", "statistics"])
+def test_features_of_another_extractor_are_not_contributed(
+    data: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They may have as many columns as the model's, so that nobody else could notice."""
+    rows: dict[str, Any] = {"features": np.ones((2, 2)), "labels": np.zeros(2, np.int64)}
+    rows |= {"clients": np.array(["c", "c"]), "records": np.array(["r1", "r2"])}
+    made: list[tuple[Extractor, bool]] = [
+        (Described("mine", "0" * 64, {}, 2), True),
+        (Identity(2), False),
+    ]
+    for extractor, refused in made:
+        provider, path = Provider(data), tmp_path / "rows.npz"
+        named = np.array(format_description(extractor, 2))
+        np.savez(path, allow_pickle=False, extractor=named, **rows)
+        result = contribute(monkeypatch, provider, path)
+        assert bool(provider.sent) != refused
+        if refused:
+            assert isinstance(result.exception, UnusableError)
+            assert "the model reads features of identity" in result.exception.detail
 
 
 RANDOM: dict[str, Any] = {

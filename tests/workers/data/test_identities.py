@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from lethe.identity import WIDTH, digests, pack
 from workers.cli.features import features
 from workers.data.extractors.identity import Identity
-from workers.data.identities import hashed, hashed_npz
+from workers.data.identities import contributed_npz, hashed
 from workers.data.npz import load_npz
 from workers.data.raw import load_raw
 from workers.errors import DatasetError
@@ -40,7 +40,7 @@ def federation(folder: Path, **changes: Any) -> Path:
         **changes,
     }
     path = folder / "data.npz"
-    np.savez(path, **arrays)
+    np.savez(path, **{name: array for name, array in arrays.items() if array is not None})
     return path
 
 
@@ -111,9 +111,9 @@ def test_features_are_written_with_digests(tmp_path: Path) -> None:
 
 def test_contributions_have_digests(tmp_path: Path) -> None:
     path = federation(tmp_path)
-    sent = clean(hashed_npz(path))
-    assert rows_of(sent["identity_email"]) == expected("email", EMAILS)
-    assert sent["features"].shape == (6, 2)
+    sent = clean(contributed_npz(path))
+    assert rows_of(sent["identity_email"]) == expected("email", EMAILS[:4])
+    assert sent["features"].shape == (4, 2)
     manifest = {"exponents": [0, 0], "bits": 16, "classes": ["0", "1"]}
     message = message_of(load_rows(path, people=True), ["r3", "r0"], manifest)
     assert rows_of(clean(message)["identity_email"]) == expected(
@@ -122,10 +122,43 @@ def test_contributions_have_digests(tmp_path: Path) -> None:
     assert "identity_email" not in clean(message_of(load_rows(path), ["r0"], manifest))
 
 
+@pytest.mark.parametrize("identities", [{}, {"identity_email": None, "identity_phone": None}])
+def test_held_out_rows_are_not_contributed(tmp_path: Path, identities: dict[str, Any]) -> None:
+    """The service ignores is_test, and would learn them. Arrays of other lengths stay."""
+    beside = {"label_names": np.array(list("abcdef")), "held_out_records": np.array(["h1"])}
+    names = np.array([False, True, False, False, True, False])
+    path = federation(tmp_path, **beside, is_test=names, **identities)
+    sent = clean(contributed_npz(path))
+    assert "is_test" not in sent
+    assert sent["records"].tolist() == ["r0", "r2", "r3", "r5"]
+    assert sent["features"][:, 0].tolist() == [0, 4, 6, 10]
+    assert len(sent["labels"]) == len(sent["subjects"]) == 4
+    assert sent["label_names"].tolist() == list("abcdef")
+    assert sent["held_out_records"].tolist() == ["h1"]
+    if not identities:
+        kept = [EMAILS[at] for at in (0, 2, 3, 5)]
+        assert rows_of(sent["identity_email"]) == expected("email", kept)
+
+
+@pytest.mark.parametrize(
+    ("marks", "message"),
+    [
+        (np.array([True]), "is_test: must be one boolean for each row"),
+        (np.zeros(6), "is_test: must be one boolean for each row"),
+        (np.ones(6, bool), "is_test: holds out every row"),
+    ],
+)
+def test_marks_of_held_out_rows_that_are_none_are_refused(
+    tmp_path: Path, marks: Any, message: str
+) -> None:
+    with pytest.raises(DatasetError, match=message):
+        contributed_npz(federation(tmp_path, is_test=marks))
+
+
 def test_a_file_without_identities_is_sent_as_it_is(tmp_path: Path) -> None:
     path = tmp_path / "data.npz"
     np.savez(path, features=np.ones((2, 2)))
-    assert hashed_npz(path) == path.read_bytes()
+    assert contributed_npz(path) == path.read_bytes()
 
 
 @pytest.mark.parametrize(
@@ -139,7 +172,12 @@ def test_a_file_without_identities_is_sent_as_it_is(tmp_path: Path) -> None:
 )
 def test_odd_columns_are_refused(tmp_path: Path, changes: dict[str, Any], message: str) -> None:
     path = federation(tmp_path, **changes)
-    for read in (load_npz, load_raw, hashed_npz, lambda path: load_rows(path, people=True)):
+    for read in (
+        load_npz,
+        load_raw,
+        contributed_npz,
+        lambda path: load_rows(path, people=True),
+    ):
         with pytest.raises(DatasetError, match=message):
             read(path)
 
@@ -148,5 +186,5 @@ def test_a_bad_value_is_named_by_its_row_alone(tmp_path: Path) -> None:
     values = [*EMAILS[:2], "mallory\x07@example.org", *EMAILS[3:]]
     path = federation(tmp_path, identity_email=np.array(values))
     with pytest.raises(DatasetError, match="identity_email: row 2: ") as refused:
-        hashed_npz(path)
+        contributed_npz(path)
     assert "mallory" not in str(refused.value)

@@ -13,7 +13,7 @@ from tests.small import pack, rows
 from workers.data.extractors.base import ExtractorError
 from workers.data.extractors.described import format_description
 from workers.data.extractors.identity import Identity
-from workers.data.identities import hashed_npz
+from workers.data.identities import contributed_npz
 from workers.data.image_npz import load_image_npz
 from workers.data.npz import load_npz
 from workers.data.raw import load_extractor, load_raw
@@ -134,7 +134,7 @@ READERS: dict[str, Callable[[Path], object]] = {
     "federation": load_npz,
     "images": load_image_npz,
     "local": lambda path: parse_rows(path.read_bytes(), people=True),
-    "hashed": hashed_npz,
+    "hashed": contributed_npz,
 }
 
 

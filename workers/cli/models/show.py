@@ -65,7 +65,7 @@ def described(model: Mapping[str, Any], versions: Sequence[Mapping[str, Any]]) -
     if model["extractor"]:
         extractor = model["extractor"]
         yield f"extractor   {extractor['id']}, sha256 {extractor['digest']}"
-    if "exponents" in config:
+    if config.get("exponents"):
         least, most = min(config["exponents"]), max(config["exponents"])
         steps = f"2^{least}" if least == most else f"2^{least} to 2^{most}"
         yield (
@@ -77,7 +77,7 @@ def described(model: Mapping[str, Any], versions: Sequence[Mapping[str, Any]]) -
     if "network" in config:
         yield f"network     {config['network']['id']}, inputs {config['input_shape']}"
     wait = f", cooling off for {model['cooling_off']:,} s" * bool(model["cooling_off"])
-    yield f"requests    {DECIDED[model['decide']]}{wait}"
+    yield f"requests    {DECIDED.get(model['decide'], model['decide'])}{wait}"
     if versions:
         yield ""
         yield "version        rows  log entry  created               held-out rows        file"

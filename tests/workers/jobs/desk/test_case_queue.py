@@ -28,6 +28,7 @@ from lethe.cli.case import case as command
 from lethe.cli.request import request
 from models import Case, ErasureRequest, Model
 from models.database.types import utcnow
+from tests.app.protocols.test_earlier_requests import at_time
 from tests.installation import Installation, make_token
 from tests.workers.jobs.desk.test_cases import opened, person
 from tests.workers.jobs.desk.test_people import ANN, BOB, named, write
@@ -116,6 +117,22 @@ def test_it_is_sorted_by_days_left_in_pages_that_overlap_nowhere(queue: Installa
     assert len(found(queue, due_within=1)) == 2
     move(queue, seen[0], state="paused", paused_at=now)
     assert found(queue, overdue=True) == []  # its deadline is suspended
+
+
+def test_an_answered_case_is_not_overdue(
+    queue: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As the case itself, the daily digest and the metric have it."""
+    with at_time(monkeypatch, utcnow() - timedelta(days=40)):
+        ref = opened(queue, "x@y.z").json()["ref"]
+    shown = queue.caller.operator("GET", f"/v1/cases/{ref}").json()
+    assert (shown["state"], shown["overdue"]) == ("answered", False)
+    assert found(queue, overdue=True) == []
+    assert found(queue, state="answered", overdue=True) == []
+    (listed,) = (one for one in found(queue, overdue=False) if one["ref"] == ref)
+    assert not listed["overdue"]
+    assert listed["days_left"] < 0
+    assert found(queue, state="answered", overdue=False) == [listed]
 
 
 def test_the_list_opens_nothing_that_is_sealed(queue: Installation) -> None:
