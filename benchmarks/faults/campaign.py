@@ -19,8 +19,15 @@ from sqlalchemy.engine import make_url
 
 from benchmarks.faults.case import Beginning, Break, Outcome, calls_of, run_case
 from benchmarks.faults.controllers import certify
-from benchmarks.faults.layer import PERSISTED
-from benchmarks.faults.schedule import Part, differing, every, places, schedule
+from benchmarks.faults.schedule import (
+    BOTH_WAYS,
+    DURABLE,
+    Part,
+    differing,
+    every,
+    places,
+    schedule,
+)
 from benchmarks.faults.workloads import WORKLOADS
 from benchmarks.service.servers import created_database
 from lethe.signing.keys import private_pem
@@ -33,7 +40,6 @@ from tests.statements import share_statements
 ORIGIN = "faults.test/lethe"
 AT_ONCE = 2
 ROOM = 1 << 30  # bytes in memory, where cases are copied to: no case cuts the power
-DURABLE = ("write", "fsync", "rename", "commit")  # calls, each of which must fail both ways
 KINDS = ("lost", "duplicated", "stuck", "fsck_failures")
 
 
@@ -81,7 +87,7 @@ class Campaign:
         wanted = {
             (mode, site)
             for site in self.sites
-            for mode in ("failed", PERSISTED)
+            for mode in BOTH_WAYS
             if site.split()[0] in DURABLE
         }
         faults = (one.case.fault for one in self.outcomes if one.struck)

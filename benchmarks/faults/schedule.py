@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from benchmarks.faults.case import Case
-from benchmarks.faults.layer import MODES, ROOMS, ROOT, Fault
+from benchmarks.faults.layer import MODES, PERSISTED, ROOMS, ROOT, Fault
 
 Calls = Mapping[str, Mapping[str, int]]  # of each workload, how often each site is called
 # What becomes durable, or public: twice as interesting with a second process beside.
@@ -26,6 +26,8 @@ APART = (
     "workers/secure_sum/client/",
 )
 OF_DATABASE = ("begin", "statement", "commit")
+# Each call of these kinds fails in both of these ways before anything else is injected.
+DURABLE, BOTH_WAYS = ("write", "fsync", "rename", "commit"), ("failed", PERSISTED)
 
 
 T = TypeVar("T")
@@ -57,16 +59,24 @@ def differing(sites: Mapping[str, int]) -> dict[str, int]:
 def schedule(calls: Calls) -> Iterator[Case]:
     """Yield every case, the ones that cover most first; no two are equal.
 
-    Two processes at once; each site in each mode, in the first workload that reaches it; the
-    same with a second process beside; then in the other workloads; then later calls.
+    Two processes at once; each site in each mode, what becomes durable in BOTH_WAYS before all
+    others, in the first workload that reaches it; the same with a second process beside; then
+    in the other workloads; then later calls.
     """
     yield from (Case(name, None, beside=True) for name in calls if name not in ALONE)
     for nth in range(1, LATER + 1):
-        alone = _once(list(_at(calls, nth, beside=False)))
+        alone, elsewhere = _once(list(_at(calls, nth, beside=False)))
         beside = _once(list(_at(calls, nth, beside=True)))
-        for new, again in ((alone[0], beside[0]), (alone[1], beside[1])):
-            yield from _spread(new)
-            yield from _spread(again)
+        durable = [case for case in alone if _is_durable(case)]
+        others = [case for case in alone if not _is_durable(case)]
+        for some in (durable, others, beside[0], elsewhere, beside[1]):
+            yield from _spread(some)
+
+
+def _is_durable(case: Case) -> bool:
+    fault = case.fault
+    assert fault is not None
+    return fault.site.split()[0] in DURABLE and fault.mode in BOTH_WAYS
 
 
 def _once(cases: list[Case]) -> tuple[list[Case], list[Case]]:

@@ -139,6 +139,16 @@ def test_each_site_gets_each_mode_before_any_gets_one_twice() -> None:
     assert not [case for case in cases if case.beside and case.workload == "withdraw"]
 
 
+def test_what_becomes_durable_fails_both_ways_before_anything_else() -> None:
+    calls = {"erase": {"commit a.py:1": 3, "begin b.py:2": 1}, "key": {"fsync c.py:3": 2}}
+    alone = [case.fault for case in schedule(calls) if case.fault and not case.beside]
+    assert {(fault.site, fault.mode) for fault in alone[:4]} == {
+        (site, mode)
+        for site in ("commit a.py:1", "fsync c.py:3")
+        for mode in ("failed", "persisted")
+    }
+
+
 def test_what_neither_failed_nor_failed_but_persisted_is_named() -> None:
     campaign = Campaign(sites={"commit a.py:1", "write b.py:2", "open c.py:3"})
     for fault, struck in (
