@@ -137,7 +137,20 @@ class _Worker:
             code = self._process.wait()
             if not self._stopping.wait(1.0):
                 click.echo(f"worker ended with status {code}: starting another", err=True)
+                self._start_again()
+
+    def _start_again(self) -> None:
+        """Start a process, however often the system has no memory for one at first."""
+        while not self._stopping.is_set():
+            try:
                 self._process = self._start()
+            except OSError as error:
+                click.echo(f"no worker started: {error.strerror}: trying again", err=True)
+                self._stopping.wait(1.0)
+            else:
+                break
+        if self._stopping.is_set():  # `end` may have seen the process before this one
+            self._process.terminate()
 
     def end(self) -> None:
         """Have the worker end once its task is finished."""

@@ -1,5 +1,6 @@
 """`lethe serve`: how it listens, and what --embedded-worker starts beside the API."""
 
+import errno
 import gc
 import os
 import signal
@@ -20,10 +21,12 @@ class Started:
     """A stand-in for a process that ends on demand."""
 
     commands: list[list[str]]
+    last: "Started"
 
     def __init__(self, command: list[str], **_: Any) -> None:
         self.commands.append(command[command.index("worker") :])
         self.ended = threading.Event()
+        type(self).last = self
 
     def terminate(self) -> None:
         self.ended.set()
@@ -46,6 +49,28 @@ def test_every_silo_has_a_worker(silos: int, monkeypatch: pytest.MonkeyPatch) ->
     for worker in workers:
         worker.wait()
     assert set(threading.enumerate()) <= set(before)  # nobody restarts it
+
+
+def test_a_worker_is_started_again_once_the_system_has_room_for_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Started, "commands", [], raising=False)
+    monkeypatch.setattr(subprocess, "Popen", Started)
+    [worker] = serve.start_workers(0)
+    failures, again = [OSError(errno.EAGAIN, os.strerror(errno.EAGAIN))], threading.Event()
+
+    def start(command: list[str], **more: Any) -> Started:
+        if failures:
+            raise failures.pop()  # of a fork, when memory is short
+        again.set()
+        return Started(command, **more)
+
+    monkeypatch.setattr(subprocess, "Popen", start)
+    Started.last.ended.set()  # the first one dies
+    assert again.wait(30)
+    worker.end()
+    worker.wait()
+    assert len(Started.commands) == 2
 
 
 def test_a_service_that_is_terminated_ends_its_workers(tmp_path: Path) -> None:
