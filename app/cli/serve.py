@@ -20,6 +20,9 @@ from app.heaps import share_heaps
 # answer of the database, about ten times per batch, and all submissions wait for that thread.
 # Python's default of 5 ms would add up to 50 ms per batch.
 SWITCH_S = 0.0005
+# Longest wait at the end for answers on their way. A client that reads none of its answer would
+# otherwise keep the process, and its workers, from ending. Kubernetes kills after 30 s.
+GRACE_S = 20
 
 
 @click.command()
@@ -63,7 +66,11 @@ def serve(host: str, port: int, embedded_worker: bool, ready_file: Path | None) 
     try:
         # Access logs would hold request ids, which are capabilities.
         config = uvicorn.Config(
-            application, http=BoundedHeads, log_config=None, access_log=False
+            application,
+            http=BoundedHeads,
+            log_config=None,
+            access_log=False,
+            timeout_graceful_shutdown=GRACE_S,
         )
         server = uvicorn.Server(config)
         # uvicorn waits for open responses, and a stream would stay open for an hour.

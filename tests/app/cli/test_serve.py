@@ -2,6 +2,7 @@
 
 import errno
 import gc
+import json
 import os
 import signal
 import socket
@@ -10,6 +11,7 @@ import sys
 import threading
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import click
 import pytest
@@ -105,6 +107,36 @@ serve.serve(["--port", "0", "--embedded-worker", "--ready-file", {str(tmp_path /
     [worker] = [int(line) for line in lines if line.strip().isdigit()]
     with pytest.raises(ProcessLookupError):
         os.kill(worker, 0)
+
+
+def test_a_client_that_reads_nothing_keeps_no_service_from_ending(tmp_path: Path) -> None:
+    program = f"""
+import types
+import app.main, fastapi
+from app.cli import serve
+def create_app():
+    made = fastapi.FastAPI()
+    made.state.streams = types.SimpleNamespace(end=lambda: None)
+    @made.get("/")
+    def large() -> fastapi.Response:
+        return fastapi.Response(bytes(1 << 26))  # more than the system's buffers take
+    return made
+app.main.create_app = create_app
+serve.GRACE_S = 1
+serve.serve(["--port", "0", "--ready-file", {str(tmp_path / "ready")!r}])
+"""
+    with subprocess.Popen([sys.executable, "-c", program]) as service:
+        while not (tmp_path / "ready").exists():
+            assert service.poll() is None
+        port = urlsplit(json.loads((tmp_path / "ready").read_text())["base_url"]).port
+        with socket.create_connection(("127.0.0.1", port or 0)) as client:
+            client.sendall(b"GET / HTTP/1.1\r\nHost: here\r\n\r\n")
+            assert client.recv(1) == b"H"
+            service.send_signal(signal.SIGTERM)
+            try:
+                assert service.wait(60) == 128 + signal.SIGTERM
+            finally:
+                service.kill()
 
 
 def test_the_server_bounds_the_heads_of_requests(monkeypatch: pytest.MonkeyPatch) -> None:
