@@ -137,32 +137,29 @@ def _proof(services: Services, ref: str) -> tuple[IntakeRecord, bytes, int]:
 
 def forget(services: Services) -> int:
     """Destroy expired challenges and codes; return how many."""
-    tables = IntakeChallenge, IntakeCode
-    with services.reading() as session:
+
+    def count(session: Session, *, do: bool) -> int:
         now = clock(session)
-        late = [
-            session.exec(select(one.expires_at).where(col(one.expires_at) <= now).limit(1))
-            for one in tables
-        ]
-        if all(found.first() is None for found in late):
+        over = 0
+        for table in (IntakeChallenge, IntakeCode):
+            late = col(table.expires_at) <= now
+            found = session.exec(select(table.expires_at).where(late)).all()
+            over += len(found)
+            if do and found:
+                session.connection().execute(delete(table).where(late))
+        return over
+
+    with services.reading() as session:
+        if not count(session, do=False):
             return 0
-
-    def effect(tx: Transaction) -> int:
-        return sum(
-            tx.session.connection()
-            .execute(delete(one).where(col(one.expires_at) <= tx.now))
-            .rowcount
-            for one in tables
-        )
-
-    return services.ledger.transact(effect, checkpoint=False)
+    return services.ledger.transact(lambda tx: count(tx.session, do=True), checkpoint=False)
 
 
 def forget_proofs(services: Services) -> int:
     """Destroy the proofs of cases without a key; return how many.
 
     A case's key is destroyed together with its proof: these are of a changed database. All
-    proofs are read, so this is nothing for each sweep.
+    proofs are read, so no sweep calls this.
     """
     with services.reading() as session:
         if not _ended(session):
