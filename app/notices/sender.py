@@ -58,8 +58,8 @@ class Sender:
     def follow(self) -> None:
         """Read new log entries, check for alarms, and send webhooks and mail that are due.
 
-        If one fails, such as by a damaged row, the others have their turn all the same: an
-        alarm says what is damaged. Raises the last one's error.
+        If one fails, such as by a damaged row, the others have their turn all the same. Raises
+        the last one's error.
         """
         with ExitStack() as steps:
             for step in (self._send, self._owe_digest, self._look, self._read_on):
