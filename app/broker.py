@@ -47,9 +47,7 @@ class AtomicChannel(Channel):
         # time; nanoseconds since 1970 survive a restart.
         priority = self._get_message_priority(message)  # type: ignore[no-untyped-call]
         stem = f"{priority}_{time_ns():020}_{uuid.uuid4()}"
-        unfinished = folder / f"{stem}.unfinished"
-        unfinished.write_text(json.dumps(message))
-        os.replace(unfinished, folder / f"{stem}.{queue}{SUFFIX}")
+        _write(folder / f"{stem}.{queue}{SUFFIX}", json.dumps(message))
 
     def _get(self, queue: str, timeout: float | None = None) -> dict[str, Any]:
         """Take the oldest message of a queue. Raises Empty if there is none."""
@@ -89,6 +87,18 @@ def _read(path: Path) -> bytes:
         return os.read(descriptor, LONGEST + 1)
     finally:
         os.close(descriptor)
+
+
+def _write(path: Path, text: str) -> None:
+    """Write a file atomically. Raises OSError: the disk is full or failing; nothing is left."""
+    unfinished = path.with_name(f"{uuid.uuid4()}.unfinished")
+    try:
+        unfinished.write_text(text)
+        os.replace(unfinished, path)
+    except OSError:
+        # Each nudge would leave one, which each worker lists at every look for messages.
+        unfinished.unlink(missing_ok=True)
+        raise
 
 
 def _remove(path: Path) -> None:
@@ -131,9 +141,7 @@ def bind(control_folder: Path, queue: str) -> None:
     control_folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     table = control_folder / f"{queue}.exchange"
     if not table.exists():
-        unfinished = control_folder / f"{uuid.uuid4()}.unfinished"
-        unfinished.write_text(json.dumps([[queue, "", queue]]))
-        os.replace(unfinished, table)  # a concurrent writer writes the same
+        _write(table, json.dumps([[queue, "", queue]]))  # a concurrent writer writes the same
 
 
 class AtomicTransport(Transport):

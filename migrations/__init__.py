@@ -1,3 +1,3 @@
 """The schema's history. `HEAD` is the revision that this version of the code needs."""
 
-HEAD = "0014"
+HEAD = "0015"

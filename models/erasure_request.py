@@ -123,7 +123,7 @@ class Certificate(SQLModel, table=True):
     id: str = Field(unique=True, max_length=36)
     envelope: dict[str, Any] = Field(sa_column=Column(JSON, nullable=False))
     issuer_keyid: str = Field(max_length=80)
-    result: str = Field(max_length=16)
+    result: str = Field(max_length=16, index=True)  # counted without reading envelopes
     log_index: int = Field(unique=True, sa_type=LogNumber)  # of its hashedrekord leaf
     issued_at: datetime = Field(default_factory=utcnow, sa_type=UTCDateTime)
 

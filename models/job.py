@@ -3,11 +3,13 @@
 import uuid
 from datetime import datetime
 
+from sqlalchemy import Index, text
 from sqlmodel import Field, SQLModel
 
 from models.database.types import UTCDateTime, utcnow
 
 PARKED = "awaiting"  # the stage of a job that waits for an answer from outside
+OPEN = "done_at IS NULL"
 
 
 class Job(SQLModel, table=True):
@@ -20,6 +22,14 @@ class Job(SQLModel, table=True):
     """
 
     __tablename__ = "jobs"
+    __table_args__ = (
+        # The head of a queue: holds no finished job, of which a model has one for each request.
+        Index(
+            "ix_jobs_open",
+            "model_id", "seq",
+            sqlite_where=text(OPEN), postgresql_where=text(OPEN),
+        ),
+    )  # fmt: skip
 
     seq: int | None = Field(default=None, primary_key=True)
     id: str = Field(unique=True, max_length=36)

@@ -47,8 +47,8 @@ class ModelVersion(SQLModel, table=True):
     number: int
     job_id: str = Field(max_length=36)
     step: int = 1  # of the job: `Job.step`
-    head_id: str = Field(foreign_key="artifacts.id", max_length=36)
-    state_id: str = Field(foreign_key="artifacts.id", max_length=36)
+    head_id: str = Field(foreign_key="artifacts.id", max_length=36, index=True)
+    state_id: str = Field(foreign_key="artifacts.id", max_length=36, index=True)
     head_digest: str = Field(max_length=64)
     statistics_digest: str = Field(max_length=64)
     retained_root: bytes = Field(sa_column=Column(LargeBinary, nullable=False))

@@ -20,6 +20,9 @@ from app.heaps import share_heaps
 # answer of the database, about ten times per batch, and all submissions wait for that thread.
 # Python's default of 5 ms would add up to 50 ms per batch.
 SWITCH_S = 0.0005
+# Longest wait at the end for answers on their way. A client that reads none of its answer would
+# otherwise keep the process, and its workers, from ending. Kubernetes kills after 30 s.
+GRACE_S = 20
 
 
 @click.command()
@@ -63,7 +66,11 @@ def serve(host: str, port: int, embedded_worker: bool, ready_file: Path | None) 
     try:
         # Access logs would hold request ids, which are capabilities.
         config = uvicorn.Config(
-            application, http=BoundedHeads, log_config=None, access_log=False
+            application,
+            http=BoundedHeads,
+            log_config=None,
+            access_log=False,
+            timeout_graceful_shutdown=GRACE_S,
         )
         server = uvicorn.Server(config)
         # uvicorn waits for open responses, and a stream would stay open for an hour.
@@ -137,7 +144,20 @@ class _Worker:
             code = self._process.wait()
             if not self._stopping.wait(1.0):
                 click.echo(f"worker ended with status {code}: starting another", err=True)
+                self._start_again()
+
+    def _start_again(self) -> None:
+        """Start a process, however often the system has no memory for one at first."""
+        while not self._stopping.is_set():
+            try:
                 self._process = self._start()
+            except OSError as error:
+                click.echo(f"no worker started: {error.strerror}: trying again", err=True)
+                self._stopping.wait(1.0)
+            else:
+                break
+        if self._stopping.is_set():  # `end` may have seen the process before this one
+            self._process.terminate()
 
     def end(self) -> None:
         """Have the worker end once its task is finished."""

@@ -7,12 +7,13 @@ Webhooks ("Retry schedule"), 410 disables an endpoint, and a redirect is a failu
 
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from functools import partial
 
-from sqlalchemy import ColumnElement, and_, func, update
+from sqlalchemy import ColumnElement, and_, delete, func, update
 from sqlmodel import Session, col, or_, select
 
 from app import traces
@@ -27,6 +28,7 @@ from app.problems import NotFoundError
 from app.service.context import Services
 from lethe.errors import LetheError
 from models import Callback, Delivery
+from models.database.session import CHUNK
 from models.database.types import clock
 
 log = logging.getLogger(__name__)
@@ -298,19 +300,15 @@ def _post_to(services: Services, callback: Callback, message: CallbackMessage) -
 
 
 def forget(services: Services, kept: timedelta, now: datetime) -> None:
-    """Delete deliveries that ended longer ago than `kept`."""
-
-    def effect(session: Session) -> None:
-        old = select(Delivery).where(col(Delivery.ended_at) < now - kept).limit(1000)
-        for row in session.exec(old).all():
-            session.delete(row)
-
-    with services.reading() as session:
-        if (
-            session.exec(
-                select(Delivery.id).where(col(Delivery.ended_at) < now - kept).limit(1)
-            ).first()
-            is None
-        ):
+    """Delete all deliveries that ended longer ago than `kept`, a page in each transaction."""
+    old = select(Delivery.id).where(col(Delivery.ended_at) < now - kept).limit(CHUNK)
+    while True:
+        with services.reading() as session:
+            ids = session.exec(old).all()
+        if not ids:
             return
-    write(services, effect)
+        write(services, partial(_delete, ids))
+
+
+def _delete(ids: Sequence[str], session: Session) -> None:
+    session.connection().execute(delete(Delivery).where(col(Delivery.id).in_(ids)))

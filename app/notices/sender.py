@@ -7,6 +7,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from datetime import timedelta
 
 from app.notices import alarms, deliver, mailings, outbox
@@ -55,17 +56,32 @@ class Sender:
         self.call_back()
 
     def follow(self) -> None:
-        """Read new log entries, check for alarms, and send webhooks and mail that are due."""
+        """Read new log entries, check for alarms, and send webhooks and mail that are due.
+
+        If one fails, such as by a damaged row, the others have their turn all the same. Raises
+        the last one's error.
+        """
+        with ExitStack() as steps:
+            for step in (self._send, self._owe_digest, self._look, self._read_on):
+                steps.callback(step)  # the last one runs first
+
+    def _read_on(self) -> None:
         for _ in range(PAGES):
             if not outbox.read_on(self._services):
                 break
+
+    def _look(self) -> None:
         if time.monotonic() - self._slow >= SLOW_S:
             self._slow = time.monotonic()
             alarms.look(self._services)
             with self._services.reading() as session:
                 now = clock(session)
             deliver.forget(self._services, KEPT, now)
+
+    def _owe_digest(self) -> None:
         mailings.owe_digest(self._services)
+
+    def _send(self) -> None:
         while deliver.run(self._services) >= deliver.EACH and not self._stop.is_set():
             pass  # a receiver may have more than one turn's share
 

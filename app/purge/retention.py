@@ -35,7 +35,7 @@ from app.reconcile.retention import cut_offs, items_digest
 from app.service.access.keys import DESTROYED
 from app.service.context import Services
 from app.service.decisions import lapse
-from app.service.intake.following import destroy_proofs
+from app.service.intake.following import destroy_proof, forget_proofs
 from app.steps import reached
 from app.vault.scrub import scrub
 from lethe.catalogue import RETAINED
@@ -105,6 +105,7 @@ def run(services: Services) -> RetentionRun:
             found.removed.update(page.removed)
             found.differs[kind] += page.differs
             after = page.last
+    forget_proofs(services)
     found.removed, found.differs = +found.removed, +found.differs
     if found.differs:
         log.error("not destroyed, because tables and log differ: %s", dict(found.differs))
@@ -295,8 +296,7 @@ def destroy_contact(services: Services, tx: Transaction, found: Case) -> str:
 def destroy_case(services: Services, tx: Transaction, found: Case) -> str:
     """Destroy ticket, check, key and intake proof of a case; return its ref."""
     found.contact = found.ticket = found.checked = found.key = None
-    tx.session.flush()
-    destroy_proofs(tx.session)
+    destroy_proof(tx.session, found.ref)
     return found.ref
 
 

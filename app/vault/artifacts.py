@@ -322,14 +322,15 @@ class ArtifactStore:
             return len(self._lost)
 
     def require_master(self, session: Session, root_secret: RootSecret) -> None:
-        """Check that `root_secret` opens the newest artifact's key.
+        """Check that `root_secret` opens an artifact's key: one secret seals all.
 
+        The first one that the index has, however many there are: /readyz asks each second.
         Raises SealError: it was sealed under another root secret.
         """
-        query = select(Artifact).where(col(Artifact.wrapped_key).is_not(None))
-        newest = session.exec(query.order_by(col(Artifact.created_at).desc()).limit(1)).first()
-        if newest is not None and newest.wrapped_key is not None:
-            root_secret.open(newest.wrapped_key, _key_of(newest.id, newest.digest))
+        live = col(Artifact.shredded_at).is_(None), col(Artifact.wrapped_key).is_not(None)
+        found = session.exec(select(Artifact).where(*live).limit(1)).first()
+        if found is not None and found.wrapped_key is not None:
+            root_secret.open(found.wrapped_key, _key_of(found.id, found.digest))
 
     def _unwrapped(self, session: Session, artifact_id: str) -> tuple[Artifact, bytes]:
         artifact = _find(session, artifact_id)

@@ -15,7 +15,6 @@ only with `full`.
 import os
 from dataclasses import dataclass, replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from lethe import canonical
 from lethe.canonical import format_base64, parse_base64
@@ -34,6 +33,7 @@ from lethe.log.fetch import (
     MissingFileError,
     fetch_from,
 )
+from lethe.log.incoming import incoming
 from lethe.log.log_keys import LogKeys, log_keys
 from lethe.log.note import NoteError, NoteVerifier, SignatureLine, read_note
 from lethe.log.policy import NONE, Policy
@@ -137,9 +137,8 @@ def mirror_log(
     try:
         directory.mkdir(parents=True, exist_ok=True)
         while True:
-            # Inside the mirror, so that moving a file into place is an atomic rename.
-            with TemporaryDirectory(prefix=".incoming-", dir=directory) as name:
-                report = _mirror(fetch, verifier, directory, Path(name), full=full)
+            with incoming(directory) as place:
+                report = _mirror(fetch, verifier, directory, place, full=full)
             if report is not None:
                 return report
     except OSError as error:
@@ -147,14 +146,14 @@ def mirror_log(
 
 
 def _mirror(
-    fetch: Fetch, verifier: Keys, directory: Path, incoming: Path, *, full: bool
+    fetch: Fetch, verifier: Keys, directory: Path, place: Path, *, full: bool
 ) -> LogReport | None:
     """Extend a mirror; None if its checkpoint was replaced while the log was read."""
     held = _read_mirror(directory, verifier)
     paths: dict[str, None] = {}  # ordered, without duplicates
 
     def keep(path: str, data: bytes) -> None:
-        target = incoming / path
+        target = place / path
         target.parent.mkdir(parents=True, exist_ok=True)
         with target.open("wb") as file:
             file.write(data)
@@ -169,11 +168,11 @@ def _mirror(
         if _read_mirror(directory, verifier) != held:
             return None
         for path in tiles:
-            _publish(incoming, directory, path)
+            _publish(place, directory, path)
         # Written before its tiles, the checkpoint could survive a power cut that they do not.
         for parent in {(directory / path).parent for path in tiles}:
             sync_directory(parent)
-        _publish(incoming, directory, checkpoint)
+        _publish(place, directory, checkpoint)
         sync_directory(directory)
     return report
 
@@ -368,7 +367,7 @@ def _forked(held: _Held) -> LogForkedError:
     )
 
 
-def _publish(incoming: Path, directory: Path, path: str) -> None:
+def _publish(place: Path, directory: Path, path: str) -> None:
     target = directory / path
     target.parent.mkdir(parents=True, exist_ok=True)
-    (incoming / path).replace(target)
+    (place / path).replace(target)

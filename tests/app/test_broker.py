@@ -1,6 +1,7 @@
 """What is no message of Lethe's is dropped and counted, on both brokers, and the next is read."""
 
 import base64
+import errno
 import json
 import os
 import queue
@@ -248,6 +249,24 @@ def test_a_model_that_had_its_turn_comes_after_all_others(
     dispatcher.close()
     found = [read_one(celery)[1][0][0] for _ in range(4)]
     assert found == ["other-1", "other-2", "backlog-1", "backlog-2"]
+
+
+def test_a_full_disk_leaves_no_parts_of_messages(
+    data_dir: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    celery = make_celery(Settings(data_dir=data_dir))
+
+    def full(path: Path, *_: Any) -> int:
+        path.touch()
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(Path, "write_text", full)
+    dispatcher = Dispatcher(lambda: celery)
+    for number in range(3):
+        dispatcher.nudge(f"job-{number}")
+    dispatcher.close()
+    assert caplog.text.count("nudge not sent") == 3
+    assert list((data_dir / "broker").iterdir()) == []
 
 
 def test_an_empty_queue_is_empty(place: tuple[Celery, Callable[[bytes], None]]) -> None:

@@ -24,6 +24,7 @@ PUBLISHED = {
     "0012_quota.py": "412298cf4ede665279a8668e45fbcce570269425c634cb8d642e419e95d41ffd",
     "0013_delivered_state.py": "ae8aa3bb0bfb7d65555e991bcdac6c7af5e65eac9b01e80417c0f670da0574a6",
     "0014_step.py": "22537b9b56d9450dfa0fdbca827f6c8473582e0dce5bc6d9a297f6c0fd220921",
+    "0015_history.py": "7505c3a880c3cfea5f7685775b358e2c7d82ee8efa0b72b0da5c8804f9ab3f03",
 }
 
 

@@ -1,5 +1,7 @@
 """The sweep: find and resume what a crash or a lost message left behind."""
 
+from collections.abc import Callable
+from contextlib import ExitStack
 from datetime import datetime, timedelta
 from functools import partial
 
@@ -30,18 +32,37 @@ NUDGE_AGE = timedelta(seconds=2)  # younger jobs have their own nudge on the way
 def run(services: Services) -> int:
     """Nudge every job or audit that could run and does not; return how many.
 
+    If one step fails, such as by a damaged row, the others are taken all the same, and the last
+    one's error is raised at the end.
+    """
+    nudged: list[int] = []
+    steps: list[Callable[[], object]] = [
+        services.ledger.publish_checkpoint,  # a crash may have left entries without one
+        partial(releases.escalate_silence, services),
+        partial(releases.wake, services),
+        partial(review.end_cooling_off, services),
+        partial(reminders.remind, services, partial(outbox.owe_overdue, services)),
+        *(partial(kind.sweep, services) for kind in family.every()),
+        partial(silo_table.sweep, services),
+        lambda: nudged.append(nudge_stuck(services)),
+        partial(forget_nonces, services),
+        partial(intake.forget, services),
+        lambda: nudged.append(audit_sweep.sweep(services)),
+        partial(clean_again, services, ORPHAN_AGE),
+    ]
+    with ExitStack() as stack:
+        for step in reversed(steps):
+            stack.callback(step)
+    return sum(nudged)
+
+
+def nudge_stuck(services: Services) -> int:
+    """Nudge every job that could run and does not; return how many.
+
     Only the head of each model's queue can run, so only those are nudged, and not while they
     are held back: this wakes them when the wait is over. A second nudge for the same job finds
     the lease taken and does nothing.
     """
-    services.ledger.publish_checkpoint()  # a crash may have left entries without one
-    releases.escalate_silence(services)
-    releases.wake(services)
-    review.end_cooling_off(services)
-    reminders.remind(services, partial(outbox.owe_overdue, services))
-    for kind in family.every():
-        kind.sweep(services)
-    silo_table.sweep(services)
     unfinished = select(Job.model_id).where(col(Job.done_at).is_(None)).distinct()
     with services.reading() as session:
         now = clock(session)
@@ -52,17 +73,9 @@ def run(services: Services) -> int:
             for job in heads
             if job is not None and _is_stuck(services, session, job, now)
         ]
-        expired = session.exec(
-            select(UsedNonce.keyid).where(col(UsedNonce.expires_at) < now).limit(1)
-        ).first()
-    if expired is not None:
-        services.ledger.transact(_forget_nonces, checkpoint=False)
-    intake.forget(services)
     for job_id, stage in found:
         services.dispatcher.nudge(job_id, stage)
-    audits = audit_sweep.sweep(services)
-    clean_again(services, ORPHAN_AGE)
-    return len(found) + audits
+    return len(found)
 
 
 def _is_stuck(services: Services, session: Session, job: Job, now: datetime) -> bool:
@@ -73,6 +86,15 @@ def _is_stuck(services: Services, session: Session, job: Job, now: datetime) -> 
     # A job that was given up is not retried before a decision, but those behind it are
     # escalated in time.
     return not is_given_up(services, session, job) or stalled.is_due(session, job, now)
+
+
+def forget_nonces(services: Services) -> None:
+    """Delete the nonces of signatures that have expired."""
+    with services.reading() as session:
+        late = col(UsedNonce.expires_at) < clock(session)
+        if session.exec(select(UsedNonce.keyid).where(late).limit(1)).first() is None:
+            return
+    services.ledger.transact(_forget_nonces, checkpoint=False)
 
 
 def _forget_nonces(tx: Transaction) -> None:

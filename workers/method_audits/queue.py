@@ -4,6 +4,7 @@ Audits change no model and are not jobs: they wait for no request, and no reques
 them.
 """
 
+import logging
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -19,6 +20,8 @@ from app.service.context import Services
 from lethe.certificates.audits.counts import FAILED
 from models import Audit, AuditPair, Model
 from models.database.types import clock
+
+log = logging.getLogger(__name__)
 
 TRIES = 8  # for a worker that loses one pair after another to faster ones
 
@@ -104,13 +107,18 @@ def renewed(services: Services, taken: LeasedPair) -> Iterator[None]:
 
     def run() -> None:
         while not stop.wait(seconds / 3):
-            with services.engine.begin() as connection:
-                until = clock(connection) + timedelta(seconds=seconds)
-                connection.execute(
-                    update(AuditPair)
-                    .where(*_is(taken.audit_id, taken.pair, taken.token))
-                    .values(lease_until=until)
-                )
+            try:
+                with services.engine.begin() as connection:
+                    until = clock(connection) + timedelta(seconds=seconds)
+                    connection.execute(
+                        update(AuditPair)
+                        .where(*_is(taken.audit_id, taken.pair, taken.token))
+                        .values(lease_until=until)
+                    )
+            except Exception as error:
+                # As of a job's lease: one missed renewal is harmless, if others follow.
+                name = type(error).__name__
+                log.warning("lease of a pair of audit %s not renewed: %s", taken.audit_id, name)
 
     thread = threading.Thread(target=run, daemon=True)
     thread.start()

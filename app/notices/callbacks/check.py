@@ -7,12 +7,12 @@ address is refused, not whether a name exists in the operator's network.
 import asyncio
 import threading
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
+from functools import partial
 
 from app.notices import guard
 from app.problems import BusyError, CallbackLimitError, CallbackTargetError
 from app.service.context import Services
+from app.settings import Allowed
 
 LOOKUP_S = 3.0
 AT_ONCE = 4  # lookups of one owner in a process, also of names that never resolve
@@ -40,23 +40,30 @@ async def check(services: Services, owner: str, *urls: str) -> None:
     try:
         targets = [guard.parse_target(allowed, url) for url in urls]
         for target in targets:
-            with _place(owner):
-                async with asyncio.timeout(LOOKUP_S):
-                    await guard.resolve(allowed, target)
+            await _look_up(owner, allowed, target)
     except (guard.TargetError, TimeoutError):
         raise CallbackTargetError(REFUSED) from None
 
 
-@contextmanager
-def _place(owner: str) -> Iterator[None]:
+async def _look_up(owner: str, allowed: Allowed, target: guard.Target) -> None:
+    """Resolve a target. Raises TargetError, TimeoutError; BusyError: as `check`."""
     with _counting:
         if asking[owner] >= AT_ONCE:
             raise BusyError("too many callback addresses are being looked up: try again")
         asking[owner] += 1
-    try:
-        yield
-    finally:
-        with _counting:
-            asking[owner] -= 1
-            if not asking[owner]:
-                del asking[owner]
+    lookup = asyncio.ensure_future(guard.resolve(allowed, target))
+    # Whoever waits gives up, or hangs up; the resolver's thread goes on, and has its place.
+    lookup.add_done_callback(partial(_ended, owner))
+    done, _ = await asyncio.wait([lookup], timeout=LOOKUP_S)
+    if not done:
+        raise TimeoutError
+    lookup.result()
+
+
+def _ended(owner: str, lookup: "asyncio.Future[list[str]]") -> None:
+    with _counting:
+        asking[owner] -= 1
+        if not asking[owner]:
+            del asking[owner]
+    if not lookup.cancelled():
+        lookup.exception()  # after the time-out nobody else asks for it

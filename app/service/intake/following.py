@@ -136,10 +136,7 @@ def _proof(services: Services, ref: str) -> tuple[IntakeRecord, bytes, int]:
 
 
 def forget(services: Services) -> int:
-    """Destroy expired challenges and codes, and proofs whose case no longer has a key.
-
-    Returns how many rows changed.
-    """
+    """Destroy expired challenges and codes; return how many."""
 
     def count(session: Session, *, do: bool) -> int:
         now = clock(session)
@@ -150,26 +147,37 @@ def forget(services: Services) -> int:
             over += len(found)
             if do and found:
                 session.connection().execute(delete(table).where(late))
-        return over + (destroy_proofs(session) if do else len(_ended(session)))
+        return over
 
     with services.reading() as session:
         if not count(session, do=False):
             return 0
+    return services.ledger.transact(lambda tx: count(tx.session, do=True), checkpoint=False)
+
+
+def forget_proofs(services: Services) -> int:
+    """Destroy the proofs of cases without a key; return how many.
+
+    A case's key is destroyed together with its proof: these are of a changed database. All
+    proofs are read, so no sweep calls this.
+    """
+    with services.reading() as session:
+        if not _ended(session):
+            return 0
 
     def effect(tx: Transaction) -> int:
-        changed = count(tx.session, do=True)
-        tx.session.flush()
-        return changed
+        return sum(destroy_proof(tx.session, row.case_ref) for row in _ended(tx.session))
 
     return services.ledger.transact(effect, checkpoint=False)
 
 
-def destroy_proofs(session: Session) -> int:
-    """Destroy the proofs of cases without a key; return how many. Commits nothing."""
-    rows = _ended(session)
-    for row in rows:
-        row.record = row.key = row.issued_by = None
-    return len(rows)
+def destroy_proof(session: Session, ref: str) -> bool:
+    """Destroy the proof of a case; return whether there was one. Commits nothing."""
+    row = session.get(IntakeProof, ref)
+    if row is None:
+        return False
+    row.record = row.key = row.issued_by = None
+    return True
 
 
 def _ended(session: Session) -> Sequence[IntakeProof]:

@@ -1,6 +1,8 @@
 """`lethe serve`: how it listens, and what --embedded-worker starts beside the API."""
 
+import errno
 import gc
+import json
 import os
 import signal
 import socket
@@ -9,6 +11,7 @@ import sys
 import threading
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import click
 import pytest
@@ -20,10 +23,12 @@ class Started:
     """A stand-in for a process that ends on demand."""
 
     commands: list[list[str]]
+    last: "Started"
 
     def __init__(self, command: list[str], **_: Any) -> None:
         self.commands.append(command[command.index("worker") :])
         self.ended = threading.Event()
+        type(self).last = self
 
     def terminate(self) -> None:
         self.ended.set()
@@ -46,6 +51,28 @@ def test_every_silo_has_a_worker(silos: int, monkeypatch: pytest.MonkeyPatch) ->
     for worker in workers:
         worker.wait()
     assert set(threading.enumerate()) <= set(before)  # nobody restarts it
+
+
+def test_a_worker_is_started_again_once_the_system_has_room_for_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Started, "commands", [], raising=False)
+    monkeypatch.setattr(subprocess, "Popen", Started)
+    [worker] = serve.start_workers(0)
+    failures, again = [OSError(errno.EAGAIN, os.strerror(errno.EAGAIN))], threading.Event()
+
+    def start(command: list[str], **more: Any) -> Started:
+        if failures:
+            raise failures.pop()  # of a fork, when memory is short
+        again.set()
+        return Started(command, **more)
+
+    monkeypatch.setattr(subprocess, "Popen", start)
+    Started.last.ended.set()  # the first one dies
+    assert again.wait(30)
+    worker.end()
+    worker.wait()
+    assert len(Started.commands) == 2
 
 
 def test_a_service_that_is_terminated_ends_its_workers(tmp_path: Path) -> None:
@@ -80,6 +107,36 @@ serve.serve(["--port", "0", "--embedded-worker", "--ready-file", {str(tmp_path /
     [worker] = [int(line) for line in lines if line.strip().isdigit()]
     with pytest.raises(ProcessLookupError):
         os.kill(worker, 0)
+
+
+def test_a_client_that_reads_nothing_keeps_no_service_from_ending(tmp_path: Path) -> None:
+    program = f"""
+import types
+import app.main, fastapi
+from app.cli import serve
+def create_app():
+    made = fastapi.FastAPI()
+    made.state.streams = types.SimpleNamespace(end=lambda: None)
+    @made.get("/")
+    def large() -> fastapi.Response:
+        return fastapi.Response(bytes(1 << 26))  # more than the system's buffers take
+    return made
+app.main.create_app = create_app
+serve.GRACE_S = 1
+serve.serve(["--port", "0", "--ready-file", {str(tmp_path / "ready")!r}])
+"""
+    with subprocess.Popen([sys.executable, "-c", program]) as service:
+        while not (tmp_path / "ready").exists():
+            assert service.poll() is None
+        port = urlsplit(json.loads((tmp_path / "ready").read_text())["base_url"]).port
+        with socket.create_connection(("127.0.0.1", port or 0)) as client:
+            client.sendall(b"GET / HTTP/1.1\r\nHost: here\r\n\r\n")
+            assert client.recv(1) == b"H"
+            service.send_signal(signal.SIGTERM)
+            try:
+                assert service.wait(60) == 128 + signal.SIGTERM
+            finally:
+                service.kill()
 
 
 def test_the_server_bounds_the_heads_of_requests(monkeypatch: pytest.MonkeyPatch) -> None:

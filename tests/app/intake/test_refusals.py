@@ -4,9 +4,11 @@ import re
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pydantic import SecretStr
+from sqlalchemy import event
 from sqlmodel import Session, select
 from starlette.testclient import TestClient
 
@@ -20,8 +22,10 @@ from app.api.http.attempts import (
 from app.intake import forms
 from app.main import create_app
 from app.problems import AttemptsError
+from app.purge import retention
 from app.purge.search import search
 from app.service.intake import codes, following
+from app.service.parts import find_case
 from lethe.identity import IdentityError
 from models import Case, IntakeChallenge, IntakeProof
 from tests.app.intake.people import Mailbox, Page, Visitor
@@ -287,12 +291,34 @@ def test_what_is_over_is_forgotten(page: Installation, visitor: Visitor, box: Ma
     assert count(page, IntakeChallenge) == 0
     assert visitor.follow(code).status_code == 200
     write(page, "UPDATE cases SET key = NULL")
-    assert following.forget(page.services) == 1
+    assert following.forget_proofs(page.services) == 1
     with Session(page.services.engine) as session:
         row = session.exec(select(IntakeProof)).one()
         assert (row.record, row.key) == (None, None)
-    assert following.forget(page.services) == 0
+    assert following.forget_proofs(page.services) == 0
     assert visitor.follow(code).status_code == 404
+
+
+def test_proofs_are_not_read_at_each_sweep_nor_all_of_them_with_each_case(
+    page: Installation, visitor: Visitor, box: Mailbox
+) -> None:
+    visitor.open(ANN, box)
+    read: list[str] = []
+
+    def note(_connection: Any, _cursor: Any, statement: str, *_: Any) -> None:
+        if "FROM intake_proofs" in statement:
+            read.append(statement)
+
+    event.listen(page.services.engine, "before_cursor_execute", note)
+    following.forget(page.services)
+    assert read == []
+    ref = case_of(page).ref
+    page.services.ledger.transact(
+        lambda tx: retention.destroy_case(page.services, tx, find_case(tx.session, ref))
+    )
+    assert len(read) == 1
+    assert "case_ref = " in read[0]
+    assert following.forget_proofs(page.services) == 0, "the case's own proof was left"
 
 
 def test_pages_say_their_language_and_load_nothing_from_elsewhere(visitor: Visitor) -> None:

@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from app.notices import deliver
+from app.notices import deliver, outbox
 from app.notices.sender import Sender
 from tests.app.notices.conftest import add
 from tests.app.notices.receiver import Receiver
@@ -40,6 +40,23 @@ def test_an_error_of_one_turn_is_named_and_the_next_one_sends(
     assert len(receiver.seen) == 1
     assert "a turn ended with ValueError" in caplog.text
     assert "geheim" not in caplog.text
+
+
+def test_what_is_due_is_sent_although_the_log_cannot_be_read_on(
+    ready: Installation, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    add(ready, receiver, "request.received")
+    ready.caller.erase_records("r5")
+    while outbox.read_on(ready.services):
+        pass
+
+    def damaged(_: object) -> bool:
+        raise ValueError("a row cannot be opened")
+
+    monkeypatch.setattr(outbox, "read_on", damaged)
+    with pytest.raises(ValueError, match="cannot be opened"):
+        Sender(ready.services).follow()
+    assert len(receiver.seen) == 1
 
 
 def test_more_than_one_share_goes_in_one_turn(

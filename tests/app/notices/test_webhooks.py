@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
-from sqlalchemy import text
+from sqlalchemy import insert, text
 from sqlmodel import Session, select
 from standardwebhooks import Webhook as Standard
 from standardwebhooks import WebhookVerificationError
@@ -548,6 +548,23 @@ def test_deliveries_are_forgotten_and_shown_by_pages(
         now = clock(session)
     deliver.forget(ready.services, timedelta(days=30), now + timedelta(days=29))
     assert len(rows(ready)) == 3
+    deliver.forget(ready.services, timedelta(days=30), now + timedelta(days=31))
+    assert rows(ready) == []
+
+
+def test_all_that_is_old_is_forgotten_however_much_ended(
+    ready: Installation, receiver: Receiver
+) -> None:
+    add(ready, receiver, "request.received")
+    ready.caller.erase_records("r0")
+    turn(ready)
+    (known,) = rows(ready)
+    with Session(ready.services.engine) as session:
+        # Within an hour, which is how often `forget` is called.
+        made = [{**known.model_dump(), "id": f"nt_{number}"} for number in range(1200)]
+        session.connection().execute(insert(Delivery), made)
+        session.commit()
+        now = clock(session)
     deliver.forget(ready.services, timedelta(days=30), now + timedelta(days=31))
     assert rows(ready) == []
 

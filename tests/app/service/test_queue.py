@@ -7,6 +7,7 @@ import pytest
 from sqlalchemy import update
 from sqlmodel import Session, col, select
 
+from app.service import review
 from app.service.queue import (
     DEADLINE_MARGIN,
     PARKED,
@@ -44,6 +45,22 @@ def head(installation: Installation) -> str | None:
 def run_of(installation: Installation, first: Job) -> list[str]:
     with installation.services.reading() as session:
         return [job.id for job in waiting_run(session, first)]
+
+
+def test_a_sweep_nudges_although_another_of_its_steps_fails(
+    ready: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ready.caller.erase_records("r1")
+    change(ready, created_at=utcnow() - timedelta(minutes=1))
+    ready.dispatcher.nudges.clear()
+
+    def damaged(_: object) -> None:
+        raise ValueError("a row cannot be opened")
+
+    monkeypatch.setattr(review, "end_cooling_off", damaged)
+    with pytest.raises(ValueError, match="cannot be opened"):
+        sweep.run(ready.services)
+    assert len(ready.dispatcher.nudges) == 1
 
 
 def test_a_parked_job_blocks_nobody_and_is_left_alone(ready: Installation) -> None:

@@ -372,6 +372,29 @@ def test_the_database_finds_what_is_owed_by_its_own_index(engine: Engine) -> Non
         assert "ix_artifacts_owed" in " ".join(str(row) for row in plan)
 
 
+def test_whether_the_root_secret_opens_an_artifact_is_asked_of_one(
+    engine: Engine, store: ArtifactStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept, shredded = put(engine, store), put(engine, store)
+    shred(engine, store, shredded)
+    _, statements = _spy(engine, monkeypatch)
+    with Session(engine) as session:
+        store.require_master(session, RootSecret(bytes(range(32))))
+        with pytest.raises(SealError):
+            store.require_master(session, RootSecret(bytes(32)))
+    asked = next(text for text in statements if text.startswith("SELECT artifacts"))
+    assert "ORDER BY" not in asked  # the newest one is found by reading all
+    shred(engine, store, kept)
+    with Session(engine) as session:
+        store.require_master(session, RootSecret(bytes(32)))  # nothing tells
+    if engine.dialect.name == "sqlite":
+        with engine.connect() as connection:
+            plan = connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {asked}", (1, 0)).all()
+        assert [
+            "SEARCH" in row[3] and "ix_artifacts_shredded_at" in row[3] for row in plan
+        ] == [True]
+
+
 class CrashError(Exception):
     pass
 

@@ -1,5 +1,6 @@
 """A log is believed only if every file of it follows from its entries and its signature."""
 
+import fcntl
 import os
 from collections.abc import Callable
 from functools import cache
@@ -568,6 +569,29 @@ def test_a_process_that_stops_while_it_writes_a_mirror_is_not_waited_for_for_eve
     with files.alone_in(tmp_path), pytest.raises(LogUnreachableError, match="cannot be"):
         mirror_log(fetch_files(LONGER), VERIFIER, tmp_path)
     assert verify_log(fetch_from(tmp_path), VERIFIER).size == SIZE
+
+
+def test_what_a_killed_process_left_in_a_mirror_is_removed(tmp_path: Path) -> None:
+    """It may be as much as a whole log, each time that a monitor is ended while it reads."""
+    killed, working = tmp_path / ".incoming-killed", tmp_path / ".incoming-working"
+    for place in (killed, working):
+        (place / "tile" / "0").mkdir(parents=True)
+        (place / "tile" / "0" / "000").write_bytes(bytes(8192))
+    descriptor = os.open(working, os.O_RDONLY)
+    fcntl.flock(descriptor, fcntl.LOCK_EX)
+    inside: list[str] = []
+
+    def reading(path: str) -> bytes:
+        inside.extend(one.name for one in tmp_path.glob(".incoming-*") if path == CHECKPOINT)
+        return fetch_files(HONEST)(path)
+
+    mirror_log(reading, VERIFIER, tmp_path)
+    assert working.name in inside
+    assert killed.name not in inside
+    assert len(inside) == 2
+    os.close(descriptor)
+    mirror_log(fetch_files(HONEST), VERIFIER, tmp_path)
+    assert read_files(tmp_path) == HONEST
 
 
 def test_a_mirror_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:

@@ -17,7 +17,6 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 from io import FileIO
 
@@ -150,11 +149,21 @@ def _ordered(template: Template, sent: bytes, until: float) -> tuple[bytes, int]
             found = _exchange(pipe, from_child, sent, until)
         status = _status(template, until)
     except TimeoutError:
-        with suppress(OSError):
-            template.link.sendall(STOP)
-        _status(template, time.monotonic() + END_SECONDS)
+        _stop(template)
         raise
     return None if status is None else (found, status)
+
+
+def _stop(template: Template) -> None:
+    """End the order's process; if the template does not say that it ended, the template too.
+
+    Its answer would otherwise come late, and pass for that to the next order.
+    """
+    try:
+        template.link.sendall(STOP)
+        _status(template, time.monotonic() + END_SECONDS)
+    except OSError:  # TimeoutError is one
+        template.end()
 
 
 def _exchange(pipe: FileIO, from_child: int, sent: bytes, until: float) -> bytes:

@@ -8,7 +8,7 @@ from sqlmodel import Session, select
 
 from app.notices import guard
 from app.notices.callbacks import check
-from app.problems import BusyError
+from app.problems import BusyError, CallbackTargetError
 from lethe.signing.keys import generate_key
 from models import Callback
 from tests.app.api.test_requests import problem, stored
@@ -179,4 +179,32 @@ def test_names_that_never_resolve_hold_few_places(
     assert sum(isinstance(one, BusyError) for one in mine) == 2
     each = asyncio.run(several([f"key {number}" for number in range(10)]))
     assert not any(isinstance(one, BusyError) for one in each)
+    assert not check.asking
+
+
+def test_a_lookup_has_its_place_until_the_resolver_has_ended(
+    ready: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its thread goes on when nobody waits any more: of slow names there would be many."""
+    monkeypatch.setattr(check, "LOOKUP_S", 0.01)
+
+    async def ask_on() -> None:
+        answered = asyncio.Event()
+
+        async def slow(_host: str, _port: int) -> list[str]:
+            await answered.wait()
+            return [PUBLIC]
+
+        monkeypatch.setattr(guard, "lookup", slow)
+        for _ in range(check.AT_ONCE):
+            with pytest.raises(CallbackTargetError):
+                await check.check(ready.services, "alice", "https://slow.example/")
+        with pytest.raises(BusyError):
+            await check.check(ready.services, "alice", "https://slow.example/")
+        answered.set()
+        while check.asking:
+            await asyncio.sleep(0)
+        await check.check(ready.services, "alice", "https://slow.example/")
+
+    asyncio.run(ask_on())
     assert not check.asking

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from sqlalchemy import ColumnElement
+from sqlalchemy.exc import OperationalError
 from sqlmodel import Session, col, select
 
 from app import steps
@@ -20,6 +21,7 @@ from lethe.certificates.audits.check import check_report
 from lethe.certificates.audits.counts import audit_digest
 from lethe.held_out import is_held_out
 from models import Model, Record
+from models.database.types import clock
 from tests import small_network
 from tests.installation import Installation, make_token
 from tests.workers.audit_pairs.small import DoNothing
@@ -450,9 +452,10 @@ def test_two_workers_at_once_take_no_more_pairs_than_may_be_at_work(
     assert len([one for one in taken if one is not None]) == 1
 
 
+@pytest.mark.parametrize("missed", [0, 1])  # renewals for which the database was away
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 def test_a_worker_keeps_its_pair_as_long_as_it_works(
-    ready: Installation, monkeypatch: pytest.MonkeyPatch
+    ready: Installation, monkeypatch: pytest.MonkeyPatch, missed: int
 ) -> None:
     audit_id = audits.start(ready, method="retrain", parallel=1)
     taken = audit_queue.take(ready.services, audit_id)
@@ -462,14 +465,20 @@ def test_a_worker_keeps_its_pair_as_long_as_it_works(
     class Once(threading.Event):
         def wait(self, timeout: float | None = None) -> bool:
             renewals.append(timeout)
-            return len(renewals) > 1
+            return len(renewals) > 1 + missed
+
+    def now(connection: Any) -> datetime:
+        if len(renewals) <= missed:
+            raise OperationalError("SELECT", None, Exception("away"))
+        return clock(connection)
 
     patched = SimpleNamespace(Event=Once, Thread=threading.Thread)
     monkeypatch.setattr(audit_queue, "threading", patched)
+    monkeypatch.setattr(audit_queue, "clock", now)
     audits.age(ready, audit_id, timedelta(hours=1))
     with audit_queue.renewed(ready.services, taken):
         pass
-    assert renewals == [ready.services.settings.lease_seconds / 3] * 2
+    assert renewals == [ready.services.settings.lease_seconds / 3] * (2 + missed)
     assert audit_queue.take(ready.services, audit_id) is None
 
 

@@ -61,6 +61,19 @@ def test_one_that_was_killed_is_started_again() -> None:
     assert templates() != [pid]
 
 
+def test_one_that_stands_still_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its answer to the order that was given up would pass for that to the next one."""
+    fit(RECIPE, ROWS, 1, LIMITS)
+    (pid,) = templates()
+    monkeypatch.setattr(prepared, "END_SECONDS", 0.1)
+    os.kill(pid, signal.SIGSTOP)
+    with pytest.raises(FitError, match="more than 1 s"):
+        fit(RECIPE, ROWS, 1, Limits(seconds=1, memory=4 << 30))
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+    assert fit(RECIPE, ROWS, 1, LIMITS) == EXPECTED
+
+
 def test_while_it_is_in_use_a_process_is_started(monkeypatch: pytest.MonkeyPatch) -> None:
     fit(RECIPE, ROWS, 1, LIMITS)
     asked = []
