@@ -26,7 +26,7 @@ APART = (
     "workers/secure_sum/client/",
 )
 OF_DATABASE = ("begin", "statement", "commit")
-# Each call of these kinds fails in both of these ways before anything else is injected.
+# Every second pair of cases, until each call of these kinds has failed in both of these ways.
 DURABLE, BOTH_WAYS = ("write", "fsync", "rename", "commit"), ("failed", PERSISTED)
 
 
@@ -59,9 +59,9 @@ def differing(sites: Mapping[str, int]) -> dict[str, int]:
 def schedule(calls: Calls) -> Iterator[Case]:
     """Yield every case, the ones that cover most first; no two are equal.
 
-    Two processes at once; each site in each mode, what becomes durable in BOTH_WAYS before all
-    others, in the first workload that reaches it; the same with a second process beside; then
-    in the other workloads; then later calls.
+    Two processes at once; each site in each mode, in the first workload that reaches it, and
+    what becomes durable in BOTH_WAYS as often as all others until it is over; the same with a
+    second process beside; then in the other workloads; then later calls.
     """
     yield from (Case(name, None, beside=True) for name in calls if name not in ALONE)
     for nth in range(1, LATER + 1):
@@ -69,8 +69,15 @@ def schedule(calls: Calls) -> Iterator[Case]:
         beside = _once(list(_at(calls, nth, beside=True)))
         durable = [case for case in alone if _is_durable(case)]
         others = [case for case in alone if not _is_durable(case)]
-        for some in (durable, others, beside[0], elsewhere, beside[1]):
+        yield from _pairs(_spread(durable), _spread(others))
+        for some in (beside[0], elsewhere, beside[1]):
             yield from _spread(some)
+
+
+def _pairs(one: Iterator[Case], other: Iterator[Case]) -> Iterator[Case]:
+    """Yield two of one, two of the other, and so on: a half of a campaign gets both."""
+    while some := [*islice(one, 2), *islice(other, 2)]:
+        yield from some
 
 
 def _is_durable(case: Case) -> bool:

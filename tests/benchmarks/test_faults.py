@@ -139,14 +139,19 @@ def test_each_site_gets_each_mode_before_any_gets_one_twice() -> None:
     assert not [case for case in cases if case.beside and case.workload == "withdraw"]
 
 
-def test_what_becomes_durable_fails_both_ways_before_anything_else() -> None:
+def test_a_campaign_begins_with_both_ways_to_fail_and_all_others_in_turns() -> None:
     calls = {"erase": {"commit a.py:1": 3, "begin b.py:2": 1}, "key": {"fsync c.py:3": 2}}
-    alone = [case.fault for case in schedule(calls) if case.fault and not case.beside]
-    assert {(fault.site, fault.mode) for fault in alone[:4]} == {
+    cases = [case.fault for case in schedule(calls) if case.fault and not case.beside]
+    both = {
         (site, mode)
         for site in ("commit a.py:1", "fsync c.py:3")
         for mode in ("failed", "persisted")
     }
+    turns = [(fault.site, fault.mode) in both for fault in cases[:8]]
+    assert turns == [True, True, False, False] * 2
+    for number in (1, 2):
+        part = every(turns, (number, 2))
+        assert list(part) == [True, False] * 2
 
 
 def test_what_neither_failed_nor_failed_but_persisted_is_named() -> None:
