@@ -41,7 +41,9 @@ def token(monkeypatch: pytest.MonkeyPatch) -> dict[str, SigningKey]:
     """Keys by their labels, as if one token had them."""
     keys: dict[str, SigningKey] = {}
 
-    def generate(_: Settings, uri: KeyUri, algorithm: Algorithm) -> None:
+    def generate(
+        _: Settings, uri: KeyUri, algorithm: Algorithm, *, unknown: bool = False
+    ) -> None:
         keys.setdefault(uri.object, generate_key(algorithm))
 
     made = SimpleNamespace(generate=generate, open_key=lambda _, uri: keys[uri.object])
