@@ -55,6 +55,7 @@ FULL = {
     "tests/workers/jobs/attempts/test_mend.py::test_a_family_that_is_fitted_elsewhere_is_mended_too": "a ridge head, in the same file",
     "tests/workers/jobs/attempts/test_mend.py::test_a_network_is_trained_again_to_the_same_bits": "a ridge head, in the same file",
     "tests/workers/jobs/attempts/test_mend.py::test_an_error_of_the_fit_itself_ends_the_job_and_says_so": "a disk that is full, in the same file",
+    "tests/workers/cli/test_foreign_answers.py": "a hundred runs of each command; the same seam, in tests/lethe/cli/test_foreign_answers.py",
     "tests/workers/cli/models/test_model_mend.py": "tests/workers/jobs/attempts/test_mend.py asks the service",
     "tests/workers/jobs/families/test_vectors_family.py::test_all_rows_may_leave": "an erasure, in the same file; the files of no row are in tests/workers/training/vectors",
     "tests/workers/jobs/families/test_vectors_family.py::test_what_is_contributed_is_in_the_index_and_leaves_it": "a registration and an erasure, in the same file",
