@@ -174,7 +174,8 @@ class Settings(BaseSettings):
     max_contribution_rows: int = Field(
         default=200_000,
         gt=0,
-        description="Largest contribution, in rows: others cannot write while it is stored.",
+        description="Largest contribution, in rows, held-out ones too: others cannot write "
+        "while it is stored.",
     )
     max_contribution_owners: int = Field(
         default=5_000,

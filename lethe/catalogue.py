@@ -876,7 +876,7 @@ _EVENTS = (
     _request(
         "on-behalf",
         "an operator submitted it for a person; how they checked who it is, who issued a code "
-        "and who imported an identity",
+        "and who imported an identity; the same of cases that more of its records are for",
         case=str,
         by=str,
         ticket=str,
@@ -884,6 +884,7 @@ _EVENTS = (
         issued_by=str,
         imported_by=list,
         registration=str,
+        shared_with=list,
     ),
     _request(
         "followed",

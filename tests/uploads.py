@@ -22,6 +22,7 @@ class Parsed:
     records: list[str]
     clients: list[str]
     subjects: list[str]
+    held_out: int
 
 
 def parsed(body: bytes, parse: Callable[[Spool, StagedArtifact], CheckedUpload]) -> Parsed:
@@ -39,4 +40,5 @@ def parsed(body: bytes, parse: Callable[[Spool, StagedArtifact], CheckedUpload])
         sealed = (Path(folder) / file.id).read_bytes()
         data = open_sealed(file.key, sealed, context("artifact", file.id, "upload"))
         assert file.size == len(data)
-    return Parsed(data, found.rows, found.records, found.clients, found.subjects)
+    kept = found.rows, found.records, found.clients, found.subjects, found.held_out
+    return Parsed(data, *kept)

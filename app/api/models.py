@@ -263,11 +263,14 @@ def parse_contribution(
 def _check_size(upload: CheckedUpload, settings: Settings) -> None:
     """Check a contribution: with a larger one, a client keeps all others from writing.
 
-    Raises UploadError: it has too many rows, or names too many clients and subjects.
+    Held-out rows count, as their identities are stored with the others'. Raises UploadError: it
+    has too many rows, or names too many clients and subjects.
     """
     most = settings.max_contribution_rows
-    if upload.rows > most:
-        raise UploadError(f"a contribution has at most {most} rows: send several")
+    if upload.rows + upload.held_out > most:
+        raise UploadError(
+            f"a contribution has at most {most} rows, with held-out ones: send several"
+        )
     owners = len(set(zip(upload.clients, upload.subjects, strict=True)))
     if owners > (most := settings.max_contribution_owners):
         raise UploadError(

@@ -1,7 +1,8 @@
 """The logged permission that a request needs before execution, for the worker and fsck."""
 
 import unicodedata
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from app.reconcile.judgement import RECEIVED, Event
 from app.reconcile.registrations import KeyRegistration
@@ -12,6 +13,8 @@ RESUMED, HELD_BACK = "request.resumed", "request.awaiting-review"
 ON_BEHALF = "request.on-behalf"
 _SUBMITTERS = ((RECEIVED, "keyid"), (ON_BEHALF, "by"), (ON_BEHALF, "issued_by"))
 _IMPORTERS = "imported_by"  # field of ON_BEHALF: a list, as a person may have many identities
+# Field of ON_BEHALF: what it says, of each other case that more records of the request are for.
+SHARED_WITH = "shared_with"
 _DECISIONS = (APPROVED, REFUSED, PAUSE, RESUMED, HELD_BACK)
 
 
@@ -48,7 +51,7 @@ def permission(
 
 def keys_named(events: Iterable[Event]) -> set[str]:
     """Return the refs of the key registrations that requests' events name."""
-    named = {one.payload.get("registration") for one in events if one.event in _WITH_KEY}
+    named = {one.payload.get("registration") for one in _each(events) if one.event in _WITH_KEY}
     return {str(ref) for ref in named if ref is not None}
 
 
@@ -58,16 +61,18 @@ def submitters(
     """Return a request's submitters by the log: keys, tokens and people, as `person`.
 
     Submitters include the person who registered the signing key, the issuer of the intake code,
-    and the importer of the identity by which the person was found. None if the log lacks the
+    and the importer of the identity by which the person was found; if cases share the request,
+    those of each. None if the log lacks the
     key's registration: then nobody may approve the request.
     """
+    said = list(_each(events))
     names = {
         person(str(one.payload[field]))
-        for one in events
+        for one in said
         for event, field in _SUBMITTERS
         if one.event == event and one.payload.get(field) is not None
     }
-    for one in events:
+    for one in said:
         if one.event == ON_BEHALF:
             names |= {person(str(name)) for name in one.payload.get(_IMPORTERS) or ()}
         if (keyid := _signer(one)) is None:
@@ -77,6 +82,15 @@ def submitters(
             return None
         names.add(person(found.by))
     return names
+
+
+def _each(events: Iterable[Event]) -> Iterator[Event]:
+    """Yield events, and an ON_BEHALF for each other case that shares the request."""
+    for one in events:
+        yield one
+        if one.event == ON_BEHALF:
+            for other in one.payload.get(SHARED_WITH) or ():
+                yield replace(one, payload=other)
 
 
 def person(name: str) -> str:

@@ -14,6 +14,7 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ec import ECDSA
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from cryptography.hazmat.primitives.asymmetric.utils import encode_dss_signature
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 from cryptography.hazmat.primitives.hashes import SHA256
 from pydantic import ValidationError
 
@@ -23,7 +24,7 @@ from app.problems import (
     RoundLengthError,
     RoundMessageError,
 )
-from app.schemas.rounds import BODIES, MAX_MEMBERS, Body, Kind, Signed
+from app.schemas.rounds import BODIES, MAX_MEMBERS, Advertised, Body, Kind, Signed
 from lethe import canonical
 from lethe.canonical import NotCanonicalError
 from lethe.signing.keys import PublicKey
@@ -57,7 +58,8 @@ def read_message(
     """Return a member's message for a step, checked without the other members' messages.
 
     Raises:
-        RoundMessageError: Not canonical JSON of this step's shape.
+        RoundMessageError: Not canonical JSON of this step's shape, or it advertises keys with
+            which no peer takes part.
         RoundForeignError: Of another round, step or member.
         RoundForgedError: The signature is not the member's.
         RoundLengthError: The vector does not have the plan's length, or the message is far
@@ -84,7 +86,23 @@ def read_message(
         decoded(text)
     if step == "masked" and len(decoded(signed.body["vector"])) != 8 * vector_length(plan):
         raise RoundLengthError(f"the vector must have {vector_length(plan)} entries")
+    if isinstance(body, Advertised):
+        _check_keys(decoded(body.cipher), decoded(body.mask))
     return StepMessage(data, body)
+
+
+def _check_keys(cipher: bytes, mask: bytes) -> None:
+    """Check X25519 keys as peers do, who would all leave the round (RFC 7748 section 6.1)."""
+    own = X25519PrivateKey.generate()
+    try:
+        for key in (cipher, mask):
+            own.exchange(X25519PublicKey.from_public_bytes(key))
+    except ValueError:  # a point of small order
+        cipher = mask
+    if cipher == mask:
+        raise RoundMessageError(
+            "the message must advertise two different X25519 keys: send what the client wrote"
+        )
 
 
 def _is_wide(document: Any) -> bool:

@@ -20,7 +20,7 @@ from app.ledger import callback_rows
 from app.ledger.journal import record_model_event, record_request_event
 from app.ledger.transaction import Transaction
 from app.problems import ScopeChangedError
-from app.reconcile.approval import ON_BEHALF
+from app.reconcile.approval import ON_BEHALF, SHARED_WITH
 from app.reconcile.case_parts import FOLLOWING, OPENED, REPLACES, Part, contact_digest
 from app.reconcile.judgement import RECEIVED, opened
 from app.reconcile.people import PeopleChangedError
@@ -205,7 +205,8 @@ def continue_without(
     """Submit requests for the cases that followed one which ends now without a certificate.
 
     leaves: of the request, before its end. Runs after its claims were released. Cases that
-    share records get one request, which one submits and the others follow.
+    share records get one request, which one submits and the others follow. Who asked for more
+    of its records than that one is named in it, too.
     """
     if all(leaf.event != FOLLOWED for _, leaf in leaves):
         return
@@ -223,14 +224,11 @@ def continue_without(
     for group in _groups(one for one in found if one is not None):
         records = sorted(frozenset[str]().union(*(one.records for one in group)))
         first, *others = group
+        # Nobody approves a request for what they asked for, although another submits it.
+        more = [dict(one.on_behalf) for one in others if not one.records <= first.records]
+        said_of = {**first.on_behalf, SHARED_WITH: more} if more else first.on_behalf
         own, _ = submit(
-            tx,
-            first.case,
-            model,
-            model.method,
-            records,
-            first.on_behalf,
-            services.root_secret,
+            tx, first.case, model, model.method, records, said_of, services.root_secret
         )
         _replace(tx, first, ERASING, own)
         for one in others:

@@ -39,19 +39,24 @@ def has_tombstone(
 
 
 def may_return(
-    session: Session, model_id: int | None, tombstone_key: bytes, clients: Mapping[str, str]
+    session: Session,
+    model_id: int | None,
+    tombstone_key: bytes,
+    clients: Mapping[str, str],
+    subject: str | None = None,
 ) -> bool:
     """Return whether none of at most CHUNK records was erased from another client.
 
     clients: the new owner of each record. A record may return only to the client that it was
-    erased from: no other client can undo an erasure.
+    erased from: no other client can undo an erasure. subject: of a key that is bound to one,
+    which can undo none of another subject.
     """
     stones = _tombstones(session, model_id, tombstone_key, list(clients))
     returning: dict[str, set[int | None]] = {}  # None: the owner is unknown after a restore
     for stone, record in stones:
         returning.setdefault(clients[record], set()).add(stone.subject_id)
     for client, subjects in returning.items():
-        own = select(Subject.id).where(*_named(model_id, client, None))
+        own = select(Subject.id).where(*_named(model_id, client, subject))
         if subjects - set(session.exec(own)):
             return False
     return True

@@ -18,7 +18,8 @@ class CheckedUpload:
     the database. Rows, from `app.uploads.rows`: features (n, d) float16/32/64, finite; labels
     (n,) int64 in 0…classes-1; records, clients and subjects (n,) unicode. Statistics, from
     `app.uploads.statistics`: see there. It is shredded in the transaction that learns it, so
-    raw features outlive their quantised form only by seconds.
+    raw features outlive their quantised form only by seconds. held_out: how many held-out rows
+    it names, whose identities it may have.
     """
 
     file: StagedArtifact
@@ -26,6 +27,7 @@ class CheckedUpload:
     records: list[str]
     clients: list[str]
     subjects: list[str]
+    held_out: int = 0
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -90,8 +90,8 @@ def add_owners(
     for name, values in (("clients", clients), ("records", records), ("subjects", subjects)):
         packed.add_ids(name, values)
     known = records if learned is None else np.array(records)[learned].tolist()
-    add_identities(packed, archive, set(known))
-    return CheckedUpload(packed.file, rows, records, clients, subjects)
+    held_out = add_identities(packed, archive, set(known))
+    return CheckedUpload(packed.file, rows, records, clients, subjects, held_out)
 
 
 def check_owners(
@@ -146,12 +146,13 @@ def check_people(
             )
 
 
-def add_identities(packed: Packed, archive: Archive, records: set[str]) -> None:
+def add_identities(packed: Packed, archive: Archive, records: set[str]) -> int:
     """Add the digests of identities, and the ids of held-out rows that have some.
 
-    Raises UploadError if an id of a held-out row repeats, or is also that of a training row.
+    Returns the number of these held-out rows. Raises UploadError if an id of one repeats, or is
+    also that of a training row.
     """
-    headers = archive.headers
+    headers, held = archive.headers, list[str]()
     if HELD_OUT_RECORDS in headers:
         held = read_ids(archive, HELD_OUT_RECORDS)
         if len(set(held)) != len(held) or not records.isdisjoint(held):
@@ -159,6 +160,7 @@ def add_identities(packed: Packed, archive: Archive, records: set[str]) -> None:
         packed.add_ids(HELD_OUT_RECORDS, held)
     for name in _columns(headers):
         packed.add(name, headers[name].dtype, headers[name], archive.blocks(name))
+    return len(held)
 
 
 def _columns(headers: Headers) -> list[str]:

@@ -85,7 +85,7 @@ def _packed(
     kept = {"counts": counts, "moment": arrays["moment"], **_check_form(arrays)}
     with Packed(file) as packed:
         packed.add_ids("records", names)
-        add_identities(packed, sent, set(names))
+        held_out = add_identities(packed, sent, set(names))
         for name, array in {
             "client": np.array(client[0]),
             "subject": np.array(subject[0]),
@@ -93,7 +93,7 @@ def _packed(
         }.items():
             like = Header(array.shape, array.dtype, False, 0)
             packed.add(name, array.dtype, like, [array.ravel()])
-    return CheckedUpload(file, rows, names, client * rows, subject * rows)
+    return CheckedUpload(file, rows, names, client * rows, subject * rows, held_out)
 
 
 def _fit_sums(headers: Headers, dimension: int, classes: int) -> None:

@@ -120,6 +120,21 @@ def count_call(request: Request, caller: str) -> None:
     _rates(request).take(caller)
 
 
+@contextmanager
+def counting(request: Request, caller: str) -> Iterator[None]:
+    """Count the call of the block once it is known to be no replay: if nothing is raised.
+
+    Raises RateLimitError, and does not enter the block, if the call would exceed the limit.
+    """
+    rates = _rates(request)
+    note_counted(request.scope, caller)
+    rates.check(caller)
+    note_counted(request.scope, None)
+    yield
+    rates.count(caller)
+    note_counted(request.scope, caller)
+
+
 def _rates(request: Request) -> Rates:
     rates: Rates = request.app.state.rates
     return rates

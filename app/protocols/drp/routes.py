@@ -17,7 +17,7 @@ from sqlmodel import Session
 from starlette.concurrency import run_in_threadpool
 
 from app.api.http import problems
-from app.api.http.deps import ServicesDep, count_call
+from app.api.http.deps import ServicesDep, count_call, counting
 from app.counters import REFUSED
 from app.ledger.authority import act_for
 from app.problems import CallbackTargetError, DrpAgentError, DrpError, NotFoundError
@@ -119,15 +119,20 @@ Agent = Annotated[tuple[str, Ed25519PublicKey], Depends(known_agent)]
 
 
 @router.post("/agent/{agent_id}")
-def pair(agent_id: str, body: Body, services: ServicesDep) -> Response:
-    """Give an agent a token for a message that its registered key signed (section 2.05)."""
+def pair(agent_id: str, body: Body, request: Request, services: ServicesDep) -> Response:
+    """Give an agent a token for a message that its registered key signed (section 2.05).
+
+    Each pairing leaves a row, and a line in the list of revoked tokens, which all processes
+    read: it is counted apart from the calls with the token.
+    """
     try:
         with services.reading() as session:
             key = agents.key_of(session, agent_id)
         envelope = open_envelope(body, key)
         expires = _checked(services, envelope.said, agent_id)
         check_pairing(envelope.said)
-        token = agents.pair(services, agent_id, envelope.digest, expires)
+        with counting(request, f"agent {agent_id}"):
+            token = agents.pair(services, agent_id, envelope.digest, expires)
     except DrpError as error:  # "403 Forbidden response with no response body"
         REFUSED.add(error.slug)
         return Response(status_code=403)

@@ -170,7 +170,7 @@ def _admit(
             "or it is quarantined: try again later"
         )
     _check_waiting(session, model, key.keyid, services.settings.waiting_contributions_per_key)
-    _refuse_known(services, session, model, upload, add_back)
+    _refuse_known(services, session, model, upload, add_back, key.subject)
     return model, None
 
 
@@ -252,14 +252,19 @@ def queue(
 
 
 def _refuse_known(
-    services: Services, session: Session, model: Model, upload: CheckedUpload, add_back: bool
+    services: Services,
+    session: Session,
+    model: Model,
+    upload: CheckedUpload,
+    add_back: bool,
+    subject: str | None,
 ) -> None:
     key = open_tombstone_key(services.root_secret, model)
     clients = dict(zip(upload.records, upload.clients, strict=True))
     for chunk in chunks(upload.records):
         if add_back:
             returning = {record: clients[record] for record in chunk}
-            erased = not may_return(session, model.id, key, returning)
+            erased = not may_return(session, model.id, key, returning, subject)
         else:
             erased = has_tombstone(session, model.id, key, chunk)
         if erased or holds_any(session, model.id, chunk):

@@ -27,6 +27,7 @@ from models import (
 from tests.app.api.test_requests import problem
 from tests.installation import Installation, install
 from tests.small import CLIENTS, MODEL, ROWS, Caller, manifest, pack, rows
+from tests.workers.jobs.desk.test_people import packed
 
 
 def stored(installation: Installation) -> tuple[int, ...]:
@@ -194,7 +195,10 @@ def contribute(installation: Installation, arrays: dict[str, Any], **caller: Any
 @pytest.mark.parametrize(
     ("setting", "said"),
     [
-        ("max_contribution_rows", "a contribution has at most 4 rows: send several"),
+        (
+            "max_contribution_rows",
+            "a contribution has at most 4 rows, with held-out ones: send several",
+        ),
         (
             "max_contribution_owners",
             "a contribution names at most 4 clients and subjects: send several",
@@ -213,6 +217,23 @@ def test_a_contribution_is_bounded_because_others_wait_for_it(
         assert list((settings.data_dir / "artifacts").iterdir()) == before
         assert contribute(made, few).status_code == 202
         made.drain()
+
+
+def test_held_out_rows_that_a_contribution_names_are_rows_of_it(
+    settings: Settings, ledger: Ledger
+) -> None:
+    """Their identities are stored while others wait, too."""
+    with install(settings.model_copy(update={"max_contribution_rows": 4})) as made:
+        made.ready()
+        sent, whose = one_client(100, 2), ["h1", "h2", "h3"]
+        held = {
+            "held_out_records": np.array(whose),
+            "held_out_identity_email": packed(*(f"{one}@example.org" for one in whose)),
+        }
+        said = problem(contribute(made, sent | held), 422, "upload-invalid")["detail"]
+        assert said == "a contribution has at most 4 rows, with held-out ones: send several"
+        few = {name: values[:2] for name, values in held.items()}
+        assert contribute(made, sent | few).status_code == 202
 
 
 def test_few_contributions_of_a_key_wait_in_a_models_queue(ready: Installation) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import rfc8785
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from app.rounds import member, messages
 from lethe.signing.keys import generate_key
@@ -21,6 +22,7 @@ from workers.secure_sum.messages import seen_digest
 from workers.secure_sum.spelling import spell, to_text
 
 FOUR = ("c0", "c1", "c2", "c3")
+new_key = X25519PrivateKey.generate
 
 
 @pytest.fixture
@@ -151,6 +153,24 @@ def test_another_message_for_a_step_is_not_taken(masked: Masked) -> None:
     twin = masked.joining(round_id, "c0")
     with pytest.raises(Exception, match="it is not replaced"):
         twin.step()
+
+
+def test_keys_with_which_no_peer_could_take_part_are_not_taken(masked: Masked) -> None:
+    """Otherwise all peers leave the round, and nobody is told because of whom."""
+    round_id, joining = opened(masked)
+    masked.take(joining[1:], 1)
+    liar = joining[0]
+    liar.plan = joining[1].plan
+    keys = [to_text(key.public_key().public_bytes_raw()) for key in (new_key(), new_key())]
+    small = to_text(bytes(31) + b"\x80"), to_text(b"\x01" + bytes(31))  # of small order
+    for cipher, mask in ((small[0], keys[1]), (keys[0], small[1]), (keys[0], keys[0])):
+        body = {"cipher": cipher, "commitment": to_text(bytes(32)), "mask": mask}
+        answer = _put(masked, round_id, "advertise", _signed(liar, "advertise", body))
+        assert (answer.status_code, slug(answer)) == (422, "message-malformed"), answer.text
+    assert masked.view(round_id)["sent"]["advertise"] == 3
+    body = {"cipher": keys[0], "commitment": to_text(bytes(32)), "mask": keys[1]}
+    message = _signed(liar, "advertise", body)
+    assert _put(masked, round_id, "advertise", message).status_code == 200
 
 
 def test_steps_are_taken_in_their_order(masked: Masked) -> None:

@@ -13,6 +13,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from sqlalchemy import text
 from sqlmodel import Session, select
 
+from app.api.http.rates import Rates
 from app.ledger.guard import SigningGuard
 from app.ledger.key_rows import key_rows
 from app.service.desk import decisions
@@ -136,6 +137,22 @@ def test_a_new_token_replaces_the_old(agent: Agent) -> None:
     assert agent.token != old
     agent.token = old
     refused(agent.call("GET", "/x"), 401, "revoked")
+
+
+def test_pairings_are_counted_like_other_calls(agent: Agent) -> None:
+    """Each leaves a row, and a line in the list of revoked tokens."""
+    agent.http.app.state.rates = Rates(2)  # type: ignore[attr-defined]
+    sent = agent.sealed(agent.claims())
+    assert agent.pair(sent).status_code == 200
+    assert [agent.pair(sent).status_code for _ in range(3)] == [403] * 3  # replays: not counted
+    assert agent.pair().status_code == 200
+    late = agent.pair()
+    refused(late, 429, "calls")
+    assert int(late.headers["retry-after"]) > 0
+    with Session(agent.installation.services.engine) as session:
+        tokens = session.exec(select(BearerToken).where(BearerToken.scope == "drp")).all()
+    assert len(tokens) == 3
+    assert agent.call("GET", "/x").status_code == 403  # its calls have a count of their own
 
 
 def test_a_token_that_was_away_when_its_agent_paired_again_is_replaced_too(

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 from sqlalchemy import update
 from sqlmodel import Session, col, select
@@ -101,9 +102,11 @@ def test_whoever_is_erased_twice_is_told_so(ready: Installation, level: str) -> 
     assert slug(other.erase({"level": "subject", "subject": "c1"})) == "record-unknown"
 
 
-def add_back(client: Caller, numbers: list[int], owner: str) -> Any:
+def add_back(client: Caller, numbers: list[int], owner: str, subject: str | None = None) -> Any:
     arrays: dict[str, Any] = {name: values[numbers] for name, values in rows().items()}
     arrays["clients"][:] = owner
+    if subject is not None:
+        arrays["subjects"] = np.array([subject] * len(numbers))
     path = f"/v1/models/{MODEL}/contributions?add_back=true"
     return client.signed("POST", path, pack(arrays), content_type="application/x-npz")
 
@@ -125,6 +128,19 @@ def test_only_its_own_client_brings_a_record_back(erased: Installation) -> None:
     with Session(erased.services.engine) as session:
         assert len(session.exec(select(Tombstone)).all()) == 2  # r2 and, now, r3
         assert session.exec(select(Record).where(Record.record == "r1")).one()
+
+
+def test_a_key_of_one_subject_brings_nothing_of_another_back(erased: Installation) -> None:
+    """Nor does its holder learn which ids of the client were erased, and which are there."""
+    narrow = caller(erased, "narrow", "client", client="c1", subject="s1")
+    answers = [add_back(narrow, [number], "c1", "s1") for number in (1, 6)]  # erased, there
+    assert [slug(answer) for answer in answers] == ["conflict"] * 2
+    assert answers[0].json() == answers[1].json()
+    with Session(erased.services.engine) as session:
+        assert len(session.exec(select(Tombstone)).all()) == 2
+    # What was erased from the subject comes back to it.
+    own = caller(erased, "own", "client", client="c1", subject="c1")
+    assert add_back(own, [1], "c1", "c1").status_code == 202
 
 
 def test_a_record_that_is_erased_before_it_is_learned_stays_with_its_client(

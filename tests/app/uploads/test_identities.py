@@ -56,6 +56,7 @@ def test_messages_of_statistics_have_them_too() -> None:
     found = parsed(sent, MESSAGE)
     assert arrays_of(found)["identity_email"].tolist() == [ANN.tolist(), NOBODY.tolist()]
     assert found.records == ["r0", "r1"]
+    assert found.held_out == 1
 
 
 @pytest.mark.parametrize(

@@ -13,11 +13,12 @@ from sqlmodel import Session
 from app.ledger.startup import load_issuer
 from app.ledger.transaction import Transaction
 from lethe.certificates.case_summary import check_summary
+from lethe.identity import digests
 from lethe.signing.keys import public_pem
 from models.database.types import utcnow
 from tests.exchanged import exchange_references
 from tests.installation import Installation, make_token
-from tests.small import Caller
+from tests.small import MODEL, Caller
 from tests.workers.jobs.desk.test_cases import opened
 from tests.workers.jobs.desk.test_people import ANN, named
 
@@ -161,6 +162,35 @@ def test_nobody_approves_what_they_submitted(installation: Installation) -> None
     assert decide(other(installation), case["ref"], "approve").status_code == 200
     installation.drain()
     assert state(installation, request)["state"] == "certified"
+
+
+def test_nobody_approves_what_their_case_added_to_another_s_request(
+    installation: Installation,
+) -> None:
+    """Cases that shared a record get one request; r9 is in it for the second case alone."""
+    assert installation.caller.register_model(named(), decide="review").status_code == 201
+    installation.drain()
+    assert installation.caller.register_key().status_code == 201
+    second, claims = other(installation), installation.caller.erase_records("r0", "r5", "r9")
+    assert claims.status_code == 202, claims.text
+    whose = {"kind": "email", "sha256": digests("email", "eve@example.org")["sha256"].hex()}
+    known = [{"record": one, "person": whose} for one in ("r5", "r9")]
+    body: dict[str, Any] = {"model": MODEL, "identities": known}
+    assert second.operator("POST", "/v1/people/import", json=body).status_code == 200
+    first = opened(installation, ANN).json()  # r0 and r5
+    asked = {"person": whose, "ticket": "t", "checked": "by telephone"}
+    assert second.operator("POST", "/v1/cases", json=asked).status_code == 201
+    withdrawn = installation.caller.signed("DELETE", f"/v1/requests/{claims.json()['id']}")
+    assert withdrawn.status_code == 200, withdrawn.text
+    shared = decide(installation.caller, first["ref"], "note", text="one for both").json()
+    request = shared["parts"][0]["request"]
+    assert state(installation, request)["scope"]["records"] == ["r0", "r5", "r9"]
+    for caller in (installation.caller, second):
+        assert decide(caller, request, "approve").status_code == 403
+    assert decide(other(installation), request, "approve").status_code == 200
+    installation.drain()
+    assert state(installation, request)["state"] == "certified"
+    installation.check()
 
 
 def test_a_key_bound_to_the_data_needs_no_officer(installation: Installation) -> None:
