@@ -105,7 +105,8 @@ PROCESSORS: Mapping[str, Processor] = {
 MACHINE = (
     "/dev/null", "/dev/zero", "/dev/random", "/dev/urandom", "/etc/ld.so.cache",
     "/etc/localtime", "/proc/cpuinfo", "/proc/meminfo", "/sys/devices/system/cpu",
-    "/usr/share/zoneinfo",
+    "/sys/fs/cgroup/cpu.max", "/sys/fs/cgroup/cpu/cpu.cfs_period_us",
+    "/sys/fs/cgroup/cpu/cpu.cfs_quota_us", "/usr/share/zoneinfo",
 )  # fmt: skip
 LIBRARIES = ("/lib", "/lib64", "/usr/lib", "/usr/lib64", "/usr/local/lib")
 SYSTEM = (*MACHINE, *LIBRARIES)
@@ -194,25 +195,33 @@ def leave(*, processes: bool) -> None:
         raise _lacking("user namespaces", f"no user can be mapped: {error.strerror}") from None
 
 
+def freeze_mounts() -> None:
+    """Make all file systems read-only to this process, in the namespace that `leave` entered.
+
+    Landlock lets a program change the mode, the times and the attributes of its user's files:
+    it could make keys world-readable, or store rows in metadata for its next run. Files that
+    are open keep their old mounts. Raises IsolationError if the system does not allow it.
+    """
+    frozen = struct.pack("=QQQQ", MOUNT_ATTR_RDONLY, 0, 0, 0)
+    root = (-100, b"/", AT_RECURSIVE, frozen, ctypes.c_size_t(len(frozen)))
+    if _libc.mount(b"none", b"/", None, MS_REC | MS_PRIVATE, None) or _libc.syscall(
+        MOUNT_SETATTR, *root
+    ):
+        raise _not_mounted()
+
+
 def mount_scratch(size: int) -> str:
     """Return the path of an empty file system in memory that only this process tree sees.
 
-    All others are read-only to this process from then on. Landlock lets a program change the
-    mode, the times and the attributes of its user's files: it could make keys world-readable,
-    or store rows in metadata for its next run. size: in bytes. Raises IsolationError if
-    nothing can be mounted.
+    All others are read-only to this process from then on (`freeze_mounts`). size: in bytes.
+    Raises IsolationError if nothing can be mounted.
     """
     where = place()
+    freeze_mounts()
     # Files of huge pages could keep, in a pipe, more memory than the size says.
     options = f"size={size},mode=0700,nr_inodes=65536,huge=never".encode()
-    frozen = struct.pack("=QQQQ", MOUNT_ATTR_RDONLY, 0, 0, 0)
-    root = (-100, b"/", AT_RECURSIVE, frozen, ctypes.c_size_t(len(frozen)))
-    if (
-        _libc.mount(b"none", b"/", None, MS_REC | MS_PRIVATE, None)
-        or _libc.syscall(MOUNT_SETATTR, *root)
-        or _libc.mount(b"tmpfs", where.encode(), b"tmpfs", MS_NOSUID | MS_NODEV, options)
-    ):
-        raise _lacking("mounts", f"{_reason()}: allow them in the container's profile")
+    if _libc.mount(b"tmpfs", where.encode(), b"tmpfs", MS_NOSUID | MS_NODEV, options):
+        raise _not_mounted()
     return where
 
 
@@ -341,6 +350,10 @@ def _in_use(directory: str) -> bool:
 
 def _reason() -> str:
     return os.strerror(ctypes.get_errno())
+
+
+def _not_mounted() -> IsolationError:
+    return _lacking("mounts", f"{_reason()}: allow them in the container's profile")
 
 
 def _lacking(what: str, why: str) -> IsolationError:
