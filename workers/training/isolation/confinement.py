@@ -78,7 +78,8 @@ class Processor:
 
 CLOSE_RANGE, MEMFD_SECRET = 436, 447
 # denied: socket, socketpair, fork, vfork, ptrace, mount, unshare, setns, keys (3), bpf,
-# perf_event_open, userfaultfd, io_uring_setup, which could open sockets unseen.
+# perf_event_open, userfaultfd, io_uring_setup, which could open sockets unseen; and syslog,
+# which reads what an earlier program had the kernel log, such as names of threads.
 # holding: memfd_create, shmget, msgget, semget, mq_open, vmsplice, io_setup, inotify_init (2),
 # fanotify_init, seccomp; and memfd_secret, landlock_create_ruleset.
 PROCESSORS: Mapping[str, Processor] = {
@@ -88,7 +89,7 @@ PROCESSORS: Mapping[str, Processor] = {
         clone3=435,
         fcntl=72,
         prctl=157,
-        denied=(41, 53, 57, 58, 101, 165, 272, 308, 248, 249, 250, 321, 298, 323, 425),
+        denied=(41, 53, 57, 58, 101, 165, 272, 308, 248, 249, 250, 321, 298, 323, 425, 103),
         holding=(319, 29, 68, 64, 240, 278, 206, 253, 294, 300, 317),
     ),
     "aarch64": Processor(
@@ -97,7 +98,7 @@ PROCESSORS: Mapping[str, Processor] = {
         clone3=435,
         fcntl=25,
         prctl=167,
-        denied=(198, 199, 117, 40, 97, 268, 217, 218, 219, 280, 241, 282, 425),
+        denied=(198, 199, 117, 40, 97, 268, 217, 218, 219, 280, 241, 282, 425, 116),
         holding=(279, 194, 186, 190, 180, 75, 0, 26, 262, 277),
     ),
 }
