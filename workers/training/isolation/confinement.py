@@ -175,14 +175,13 @@ def die_with_parent() -> None:
     _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
 
 
-def leave(*, processes: bool) -> None:
-    """Enter new network, user and mount namespaces; if `processes`, children a new PID one.
+def leave() -> None:
+    """Enter new network, user, mount and IPC namespaces; children also enter a new PID one.
 
     Raises IsolationError if the system does not allow it.
     """
     user, group = os.geteuid(), os.getegid()
-    spaces = CLONE_NEWUSER | CLONE_NEWNET | CLONE_NEWNS | CLONE_NEWIPC
-    if _libc.unshare(spaces | (CLONE_NEWPID if processes else 0)):
+    if _libc.unshare(CLONE_NEWUSER | CLONE_NEWNET | CLONE_NEWNS | CLONE_NEWIPC | CLONE_NEWPID):
         raise _lacking(
             "user namespaces",
             f"{_reason()}: allow them (user.max_user_namespaces, AppArmor's "
@@ -194,6 +193,7 @@ def leave(*, processes: bool) -> None:
         Path("/proc/self/gid_map").write_text(f"{INSIDE} {group} 1")
     except OSError as error:
         raise _lacking("user namespaces", f"no user can be mapped: {error.strerror}") from None
+    die_with_parent()  # a change of credentials clears it
 
 
 def freeze_mounts() -> None:

@@ -8,6 +8,7 @@ import ctypes
 import json
 import os
 import resource
+import select
 import signal
 import sys
 import sysconfig
@@ -59,12 +60,12 @@ def _limit(order: Mapping[str, Any]) -> None:
         ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != order["parent"]:
         os._exit(1)  # the parent died before prctl took effect
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a dump would hold the rows
     _confine(order["memory"], needed=order.get("isolated", False))
     _discard_prints()  # what was opened before is on a mount that is not read-only
     _, most = resource.getrlimit(resource.RLIMIT_AS)
     memory = order["memory"] if most == resource.RLIM_INFINITY else min(most, order["memory"])
     resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a dump would hold the rows
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))  # nothing is written anywhere
 
 
@@ -85,14 +86,36 @@ def _confine(memory: int, *, needed: bool = False) -> None:
     reads = (*paths, *own, *shared, *SYSTEM)
     try:
         confinement.check()
-        confinement.leave(processes=False)
-        confinement.die_with_parent()  # the change of user cleared it
+        try:
+            confinement.leave()
+        finally:  # also if it failed half-way: only the child can then start threads
+            _continue_as_first()
         with nullcontext() if needed else suppress(IsolationError):
             confinement.freeze_mounts()
         confinement.confine(Confinement(reads, (str(ROOT),), (), (os.devnull,), memory, 0))
     except IsolationError:
         if needed:
             raise
+
+
+def _continue_as_first() -> None:
+    """Return in a child, process 1 of the namespace; this process ends as the child does.
+
+    Outside, a process of the same user could be given other limits, priority or processors:
+    they would last longer than a fit, and a later one could read them.
+    """
+    outer, held = os.pipe()
+    if inner := os.fork():
+        _, status = os.waitpid(inner, 0)
+        code = os.waitstatus_to_exitcode(status)
+        if code < 0:
+            os.kill(os.getpid(), -code)
+        os._exit(abs(code))
+    os.close(held)
+    confinement.die_with_parent()
+    if select.select([outer], [], [], 0)[0]:
+        os._exit(1)  # it died before prctl took effect
+    os.close(outer)
 
 
 def _fit(order: Mapping[str, Any], rows: bytes) -> bytes:

@@ -5,6 +5,8 @@ A planted reader of model files tries it, in processes that start as those of fi
 
 import json
 import os
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -16,11 +18,12 @@ from workers.training.recipes import prepared, process
 from workers.training.recipes.process import Limits
 
 HOSTILE = """
-import json, os
+import json, os, resource
 from workers.errors import RefusedError
 
 def decode(file):
-    secret = file.decode()
+    asked = json.loads(file)
+    secret, sibling = asked["secret"], asked["sibling"]
     tries = {
         "read": lambda: open(secret).read(),
         "list": lambda: os.listdir(os.path.dirname(secret)),
@@ -29,6 +32,10 @@ def decode(file):
         "attribute": lambda: os.setxattr(secret, "user.row", b"1.5"),
         "times of what was open": lambda: os.utime(1),
         "name": lambda: os.link(secret, secret + "2"),
+        "signal": lambda: os.kill(sibling, 0),
+        "limits": lambda: resource.prlimit(sibling, resource.RLIMIT_NOFILE),
+        "priority": lambda: os.getpriority(os.PRIO_PROCESS, sibling),
+        "processors": lambda: os.sched_getaffinity(sibling),
     }
     done = []
     for name, attempt in tries.items():
@@ -46,8 +53,8 @@ LIMITS = Limits(seconds=60, memory=4 << 30)
 @pytest.fixture(params=["forked", "started"])
 def hostile(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Callable[[], list[str]]]:
-    """Return what a planted reader could do to a file of the same user."""
+) -> Iterator[Callable[[int], list[str]]]:
+    """Return what a planted reader could do to a file and a process of the same user."""
     prepared.end_all()
     if request.param == "started":
         monkeypatch.delattr(os, "pidfd_open")
@@ -59,11 +66,10 @@ def hostile(
     secret.parent.mkdir()
     secret.write_text("x")
 
-    def tried() -> list[str]:
+    def tried(sibling: int) -> list[str]:
+        sent = json.dumps({"secret": str(secret), "sibling": sibling}).encode()
         with pytest.raises(RefusedError) as found:
-            process.predict(
-                str(secret).encode(), np.zeros((1, 1)), LIMITS, "hostile", isolated=True
-            )
+            process.predict(sent, np.zeros((1, 1)), LIMITS, "hostile", isolated=True)
         done: list[str] = json.loads(str(found.value))
         return done
 
@@ -71,6 +77,11 @@ def hostile(
     prepared.end_all()
 
 
-def test_a_fit_reaches_no_file(hostile: Callable[[], list[str]]) -> None:
-    """Neither its contents nor its metadata, which would be there for a later fit."""
-    assert hostile() == []
+def test_a_fit_reaches_no_file_and_no_process(hostile: Callable[[int], list[str]]) -> None:
+    """Their metadata, limits and priorities, too, would be there for a later fit."""
+    sibling = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    try:
+        assert hostile(sibling.pid) == []
+    finally:
+        sibling.kill()
+        sibling.communicate()
