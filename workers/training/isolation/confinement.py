@@ -78,7 +78,8 @@ class Processor:
 
 CLOSE_RANGE, MEMFD_SECRET = 436, 447
 # denied: socket, socketpair, fork, vfork, ptrace, mount, unshare, setns, keys (3), bpf,
-# perf_event_open, userfaultfd, io_uring_setup, which could open sockets unseen.
+# perf_event_open, userfaultfd, io_uring_setup, which could open sockets unseen; and syslog,
+# which reads what an earlier program had the kernel log, such as names of threads.
 # holding: memfd_create, shmget, msgget, semget, mq_open, vmsplice, io_setup, inotify_init (2),
 # fanotify_init, seccomp; and memfd_secret, landlock_create_ruleset.
 PROCESSORS: Mapping[str, Processor] = {
@@ -88,7 +89,7 @@ PROCESSORS: Mapping[str, Processor] = {
         clone3=435,
         fcntl=72,
         prctl=157,
-        denied=(41, 53, 57, 58, 101, 165, 272, 308, 248, 249, 250, 321, 298, 323, 425),
+        denied=(41, 53, 57, 58, 101, 165, 272, 308, 248, 249, 250, 321, 298, 323, 425, 103),
         holding=(319, 29, 68, 64, 240, 278, 206, 253, 294, 300, 317),
     ),
     "aarch64": Processor(
@@ -97,7 +98,7 @@ PROCESSORS: Mapping[str, Processor] = {
         clone3=435,
         fcntl=25,
         prctl=167,
-        denied=(198, 199, 117, 40, 97, 268, 217, 218, 219, 280, 241, 282, 425),
+        denied=(198, 199, 117, 40, 97, 268, 217, 218, 219, 280, 241, 282, 425, 116),
         holding=(279, 194, 186, 190, 180, 75, 0, 26, 262, 277),
     ),
 }
@@ -105,7 +106,8 @@ PROCESSORS: Mapping[str, Processor] = {
 MACHINE = (
     "/dev/null", "/dev/zero", "/dev/random", "/dev/urandom", "/etc/ld.so.cache",
     "/etc/localtime", "/proc/cpuinfo", "/proc/meminfo", "/sys/devices/system/cpu",
-    "/usr/share/zoneinfo",
+    "/sys/fs/cgroup/cpu.max", "/sys/fs/cgroup/cpu/cpu.cfs_period_us",
+    "/sys/fs/cgroup/cpu/cpu.cfs_quota_us", "/usr/share/zoneinfo",
 )  # fmt: skip
 LIBRARIES = ("/lib", "/lib64", "/usr/lib", "/usr/lib64", "/usr/local/lib")
 SYSTEM = (*MACHINE, *LIBRARIES)
@@ -173,14 +175,13 @@ def die_with_parent() -> None:
     _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
 
 
-def leave(*, processes: bool) -> None:
-    """Enter new network, user and mount namespaces; if `processes`, children a new PID one.
+def leave() -> None:
+    """Enter new network, user, mount and IPC namespaces; children also enter a new PID one.
 
     Raises IsolationError if the system does not allow it.
     """
     user, group = os.geteuid(), os.getegid()
-    spaces = CLONE_NEWUSER | CLONE_NEWNET | CLONE_NEWNS | CLONE_NEWIPC
-    if _libc.unshare(spaces | (CLONE_NEWPID if processes else 0)):
+    if _libc.unshare(CLONE_NEWUSER | CLONE_NEWNET | CLONE_NEWNS | CLONE_NEWIPC | CLONE_NEWPID):
         raise _lacking(
             "user namespaces",
             f"{_reason()}: allow them (user.max_user_namespaces, AppArmor's "
@@ -192,27 +193,36 @@ def leave(*, processes: bool) -> None:
         Path("/proc/self/gid_map").write_text(f"{INSIDE} {group} 1")
     except OSError as error:
         raise _lacking("user namespaces", f"no user can be mapped: {error.strerror}") from None
+    die_with_parent()  # a change of credentials clears it
+
+
+def freeze_mounts() -> None:
+    """Make all file systems read-only to this process, in the namespace that `leave` entered.
+
+    Landlock lets a program change the mode, the times and the attributes of its user's files:
+    it could make keys world-readable, or store rows in metadata for its next run. Files that
+    are open keep their old mounts. Raises IsolationError if the system does not allow it.
+    """
+    frozen = struct.pack("=QQQQ", MOUNT_ATTR_RDONLY, 0, 0, 0)
+    root = (-100, b"/", AT_RECURSIVE, frozen, ctypes.c_size_t(len(frozen)))
+    if _libc.mount(b"none", b"/", None, MS_REC | MS_PRIVATE, None) or _libc.syscall(
+        MOUNT_SETATTR, *root
+    ):
+        raise _not_mounted()
 
 
 def mount_scratch(size: int) -> str:
     """Return the path of an empty file system in memory that only this process tree sees.
 
-    All others are read-only to this process from then on. Landlock lets a program change the
-    mode, the times and the attributes of its user's files: it could make keys world-readable,
-    or store rows in metadata for its next run. size: in bytes. Raises IsolationError if
-    nothing can be mounted.
+    All others are read-only to this process from then on (`freeze_mounts`). size: in bytes.
+    Raises IsolationError if nothing can be mounted.
     """
     where = place()
+    freeze_mounts()
     # Files of huge pages could keep, in a pipe, more memory than the size says.
     options = f"size={size},mode=0700,nr_inodes=65536,huge=never".encode()
-    frozen = struct.pack("=QQQQ", MOUNT_ATTR_RDONLY, 0, 0, 0)
-    root = (-100, b"/", AT_RECURSIVE, frozen, ctypes.c_size_t(len(frozen)))
-    if (
-        _libc.mount(b"none", b"/", None, MS_REC | MS_PRIVATE, None)
-        or _libc.syscall(MOUNT_SETATTR, *root)
-        or _libc.mount(b"tmpfs", where.encode(), b"tmpfs", MS_NOSUID | MS_NODEV, options)
-    ):
-        raise _lacking("mounts", f"{_reason()}: allow them in the container's profile")
+    if _libc.mount(b"tmpfs", where.encode(), b"tmpfs", MS_NOSUID | MS_NODEV, options):
+        raise _not_mounted()
     return where
 
 
@@ -341,6 +351,10 @@ def _in_use(directory: str) -> bool:
 
 def _reason() -> str:
     return os.strerror(ctypes.get_errno())
+
+
+def _not_mounted() -> IsolationError:
+    return _lacking("mounts", f"{_reason()}: allow them in the container's profile")
 
 
 def _lacking(what: str, why: str) -> IsolationError:

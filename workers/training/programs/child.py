@@ -37,7 +37,7 @@ def main() -> None:
         os._exit(1)  # the parent died before prctl took effect
     try:
         confinement.check()
-        confinement.leave(processes=True)
+        confinement.leave()
     except IsolationError as error:
         _finish(answer, _refusal("isolation", str(error)))
     first = os.fork()

@@ -8,25 +8,29 @@ import ctypes
 import json
 import os
 import resource
+import select
 import signal
 import sys
 import sysconfig
 import warnings
 from collections.abc import Mapping
+from contextlib import nullcontext, suppress
 from importlib import import_module
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 from workers.training.isolation import confinement
 from workers.training.isolation.confinement import SYSTEM, Confinement, IsolationError
 
 ROOT = Path(__file__).parents[3]
 PR_SET_PDEATHSIG = 1
+LIBRARY = ("lib", "lib64")  # of an interpreter's prefix
 
 
 def main() -> None:
     """Run the order on standard input; answer b"+" and files, or b"-" and a JSON refusal."""
-    answer = _answers_alone()
+    answer = os.fdopen(os.dup(1), "wb")
+    _discard_prints()
     data = sys.stdin.buffer
     size = int.from_bytes(data.read(8), "big")
     order = json.loads(data.read(size))
@@ -43,13 +47,12 @@ def main() -> None:
     os._exit(0)  # do not wait for library threads
 
 
-def _answers_alone() -> BinaryIO:
-    """Return the answer pipe; anything that libraries print is discarded."""
-    answer = os.fdopen(os.dup(1), "wb")
+def _discard_prints() -> None:
+    """Discard anything that libraries print: it may quote rows."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     for place in (1, 2):
         os.dup2(nowhere, place)
-    return answer
+    os.close(nowhere)
 
 
 def _limit(order: Mapping[str, Any]) -> None:
@@ -57,11 +60,12 @@ def _limit(order: Mapping[str, Any]) -> None:
         ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != order["parent"]:
         os._exit(1)  # the parent died before prctl took effect
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a dump would hold the rows
     _confine(order["memory"], needed=order.get("isolated", False))
+    _discard_prints()  # what was opened before is on a mount that is not read-only
     _, most = resource.getrlimit(resource.RLIMIT_AS)
     memory = order["memory"] if most == resource.RLIM_INFINITY else min(most, order["memory"])
     resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a dump would hold the rows
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))  # nothing is written anywhere
 
 
@@ -71,18 +75,47 @@ def _confine(memory: int, *, needed: bool = False) -> None:
     needed: raise IsolationError if it does not. Without it only listed estimators of
     libraries run here, on numbers, so a fit also works unconfined.
     """
-    paths = [path for path in sys.path if path and Path(path) != ROOT]
+    # `-m` puts the working directory first, which is /. Beside ROOT there may be anything.
+    paths = [path for path in sys.path if path and not ROOT.is_relative_to(path)]
     paths += [sysconfig.get_path(name) for name in ("purelib", "platlib")]
     own = [str(ROOT / name) for name in ("lethe", "workers")]
-    reads = (*paths, *own, sys.prefix, sys.base_prefix, *SYSTEM)
+    # Not the prefixes themselves: a data directory may be in one.
+    shared = [
+        str(Path(one) / name) for one in (sys.prefix, sys.base_prefix) for name in LIBRARY
+    ]
+    reads = (*paths, *own, *shared, *SYSTEM)
     try:
         confinement.check()
-        confinement.leave(processes=False)
-        confinement.die_with_parent()  # the change of user cleared it
+        try:
+            confinement.leave()
+        finally:  # also if it failed half-way: only the child can then start threads
+            _continue_as_first()
+        with nullcontext() if needed else suppress(IsolationError):
+            confinement.freeze_mounts()
         confinement.confine(Confinement(reads, (str(ROOT),), (), (os.devnull,), memory, 0))
     except IsolationError:
         if needed:
             raise
+
+
+def _continue_as_first() -> None:
+    """Return in a child, process 1 of the namespace; this process ends as the child does.
+
+    Outside, a process of the same user could be given other limits, priority or processors:
+    they would last longer than a fit, and a later one could read them.
+    """
+    outer, held = os.pipe()
+    if inner := os.fork():
+        _, status = os.waitpid(inner, 0)
+        code = os.waitstatus_to_exitcode(status)
+        if code < 0:
+            os.kill(os.getpid(), -code)
+        os._exit(abs(code))
+    os.close(held)
+    confinement.die_with_parent()
+    if select.select([outer], [], [], 0)[0]:
+        os._exit(1)  # it died before prctl took effect
+    os.close(outer)
 
 
 def _fit(order: Mapping[str, Any], rows: bytes) -> bytes:

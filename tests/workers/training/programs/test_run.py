@@ -167,6 +167,19 @@ def test_threads_may_be_started_and_scratch_files_written() -> None:
     assert load(run.execute(program(text), ROWS, LIMITS))["a"].tolist() == [1]
 
 
+def test_libraries_can_read_the_share_of_processors() -> None:
+    """joblib, and so scikit-learn, opens these files if they are there, and fails otherwise."""
+    names = ("cpu.max", "cpu/cpu.cfs_quota_us", "cpu/cpu.cfs_period_us")
+    text = (
+        "import os\n"
+        f"names = [f'/sys/fs/cgroup/{{name}}' for name in {names}]\n"
+        "for one in filter(os.path.exists, names): open(one).read()\n"
+        "raise SystemExit('all read')\n"
+    )
+    with pytest.raises(ProgramError, match="status 1: all read"):
+        run.execute(program(text), ROWS, LIMITS)
+
+
 def test_no_message_quotes_a_row() -> None:
     needle = FEATURES[0, 0].tobytes()
     text = f"import sys\nraise ValueError(open(sys.argv[1], 'rb').read().find({needle!r}) > 0)"
