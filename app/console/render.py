@@ -42,7 +42,7 @@ def language_of(request: Request) -> Language:
 def _environment() -> "Environment":
     made = pages.environment("app.console")
     made.filters["time"] = lambda at: at.strftime("%Y-%m-%d %H:%M UTC")
-    made.filters["day"] = lambda at: at.strftime("%Y-%m-%d")
+    made.filters["day"] = lambda at: at.strftime("%Y-%m-%d UTC")
     made.filters["iso"] = lambda at: at.strftime("%Y-%m-%dT%H:%M:%SZ")
     made.globals["back_to"] = _back_to
     # A decision's details for auditors: notes are for those who decide.

@@ -11,7 +11,7 @@ from app.api.http import pages
 from app.api.http.deps import get_services
 from app.intake import forms
 from app.service.deadlines import zone_of
-from lethe.words.texts import LANGUAGES, Language, Texts, accepted
+from lethe.words.texts import LANGUAGES, Language, Texts, accepted, day_in
 
 NAMES = {"en": "English", "de": "Deutsch", "fr": "Français"}
 POLICY = (
@@ -50,9 +50,7 @@ def render(request: Request, template: str, /, status: int = 200, **values: Any)
     zone = zone_of(services.settings)
 
     def day(at: datetime) -> str:
-        local = at.astimezone(zone)
-        month = texts.sections["page"]["months"][local.month - 1]
-        return texts.of("page", "day", day=local.day, month=month, year=local.year)
+        return day_in(texts.language, at.astimezone(zone).date())
 
     def said(section: str, name: str) -> str:
         return str(texts.sections[section].get(name, ""))

@@ -44,9 +44,10 @@ def refusal(request: Request, error: LetheError) -> Response:
         slug = cause.slug if isinstance(cause, LetheError) else error.slug
         log.warning("the intake page could not answer: %s", slug)
     texts = words(language_of(request)).sections["errors"]
-    title, text = texts.get(error.slug, texts["other"])
+    title, text, *several = texts.get(error.slug, texts["other"])
     if isinstance(error, IntakeLimitError):
-        text = text.format(wait=minutes(error))
+        wait = minutes(error)
+        text = (text if wait == 1 else several[0]).format(wait=wait)
     response = render(request, "problem.html", error.status, heading=title, text=text)
     if error.retry_after is not None:
         response.headers["retry-after"] = str(error.retry_after)

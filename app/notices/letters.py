@@ -7,7 +7,7 @@ from the logged ones.
 
 import tomllib
 from collections.abc import Mapping, Sequence
-from datetime import timedelta
+from datetime import date, datetime, timedelta
 from functools import cache
 from importlib.resources import files
 
@@ -22,10 +22,11 @@ from app.reconcile.case_parts import FOLLOWING, Part
 from app.schemas.base import format_time
 from app.schemas.people import QueueQuery
 from app.service.context import Services
-from app.service.deadlines import REMIND_DAYS
+from app.service.deadlines import REMIND_DAYS, zone_of
 from app.service.desk import cases, queue
 from app.service.parts import ENDED, ERASING, load
 from lethe.words.reasons import reason_in, remedies_in
+from lethe.words.texts import day_in
 from models import Case, Delivery, ErasureRequest, RequestEvent
 from models.database.types import clock
 
@@ -68,7 +69,7 @@ def _to_person(services: Services, event: str, about: str) -> Message:
         if not is_address(stored.contact):
             raise NoNoticeError("no e-mail address")
         case, parts = load(services, session, ref)
-        said = {"case": case.ref, "received": format_time(case.received_at)[:10]}
+        said = {"case": case.ref, "received": _day(services, case.received_at)}
         said |= _said(services, session, event, case, parts, int(index or 0))
     try:
         to = cases.open_contact(services, ref, BY).contact
@@ -91,7 +92,8 @@ def _said(
         found = [one[index] for one in opened if index in one]
         if not found or found[0].event != "request.extended":
             raise NoNoticeError("not as logged")
-        return _why(services, case, found[0]) | {"due": str(found[0].payload["due_at"])[:10]}
+        due = datetime.fromisoformat(str(found[0].payload["due_at"]))
+        return _why(services, case, found[0]) | {"due": _day(services, due)}
     ends = [_end(one) for one in opened]
     open_parts = [
         part
@@ -103,7 +105,7 @@ def _said(
     if event == events.RECEIVED_MAIL:
         if not open_parts:
             raise NoNoticeError("answered")
-        return {"due": format_time(case.due_at)[:10]}
+        return {"due": _day(services, case.due_at)}
     last = max((end.log_index for end in ends if end is not None), default=0)
     if open_parts or index not in (0, last):
         raise NoNoticeError("not the last part")  # only the case's last entry is reported
@@ -172,7 +174,7 @@ def _digest(services: Services, to: str, day: str) -> Message:
         count = f"{len(items)}{'+' if page.next else ''}"
         found.append(known[name].format(n=count, days=REMIND_DAYS[0]))
         for one in items[:LISTED]:
-            due = format_time(one.due_at)[:10]
+            due = format_time(one.due_at)[:16].replace("T", " ") + " UTC"
             found.append(known["item"].format(ref=one.ref, state=one.state, due=due))
         if len(items) > LISTED:
             found.append(known["more"].format(n=len(items) - LISTED))
@@ -193,7 +195,8 @@ def _digest(services: Services, to: str, day: str) -> Message:
         raise NoNoticeError("nothing to say")
     counts = {"attention": total, "failed": undelivered}
     what = "; ".join(known[name].format(n=n) for name, n in counts.items() if n)
-    return _message(services, to, "digest", what=what, day=day, lines="\n".join(found))
+    shown = day_in(services.settings.notice_language, date.fromisoformat(day))
+    return _message(services, to, "digest", what=what, day=shown, lines="\n".join(found))
 
 
 def _failed(session: Session, prefix: str) -> dict[str, int]:
@@ -213,6 +216,12 @@ def _failed(session: Session, prefix: str) -> dict[str, int]:
         .order_by(receiver)
     )
     return dict(session.exec(query).all())
+
+
+def _day(services: Services, at: datetime) -> str:
+    """Return a day of the calendar in which deadlines are counted, as the intake page does."""
+    local = at.astimezone(zone_of(services.settings))
+    return day_in(services.settings.notice_language, local.date())
 
 
 def _section(services: Services, name: str) -> Mapping[str, str]:

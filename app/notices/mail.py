@@ -63,7 +63,9 @@ class Message:
     def __post_init__(self) -> None:
         if not is_address(self.to):
             raise MailError("the recipient is not one e-mail address", permanent=True)
-        if not 0 < len(self.subject) <= MAX_SUBJECT or not self.subject.isprintable():
+        # French has no-break spaces, which Python does not count as printable.
+        line = self.subject.replace("\N{NO-BREAK SPACE}", " ")
+        if not 0 < len(line) <= MAX_SUBJECT or not line.isprintable():
             raise MailError(
                 f"the subject is not one line of at most {MAX_SUBJECT} characters",
                 permanent=True,

@@ -122,7 +122,8 @@ def _how_to_verify(sheet: Sheet, texts: Texts, code: Markup | None) -> Content:
     words.append(element("p", texts.of("report", "this_page"), class_="quiet"))
     block: Content = words
     if code is not None:
-        block = element("div", element("div", code), element("div", words), class_="check")
+        drawn = element("div", code, **{"role": "img", "aria-label": sheet.page})
+        block = element("div", drawn, element("div", words), class_="check")
     return [element("h2", texts.of("report", "verify")), block]
 
 
@@ -156,7 +157,11 @@ def _annex(sheet: Sheet, texts: Texts) -> Content:
             parts.append(table((of("entry"), of("value")), sorted(own.items()), of(name)))
     if sheet.verdict is not None:
         steps = [
-            (f"{step.number}. {step.name}", _outcome(step.passed, texts), step.detail)
+            (
+                _english(f"{step.number}. {step.name}"),
+                _outcome(step.passed, texts),
+                _english(step.detail),
+            )
             for step in sheet.verdict.steps
         ]
         heads = [of("entry"), of("outcome"), of("value")]
@@ -179,7 +184,7 @@ def _facts(sheet: Sheet, texts: Texts) -> Mapping[str, Content]:
         ),
         "method": f"{predicate.method.id} {predicate.method.version}, "
         f"sha256:{predicate.method.code_digest}",
-        "guarantee": f"{predicate.guarantee.class_}: {predicate.guarantee.statement}",
+        "guarantee": _english(f"{predicate.guarantee.class_}: {predicate.guarantee.statement}"),
         "verifier": f"{predicate.verifier.id} {predicate.verifier.version}, "
         f"sha256:{predicate.verifier.code_digest}",
         "purged": texts.of(
@@ -307,11 +312,16 @@ def _check_row(check: CheckPart, texts: Texts) -> tuple[Content, ...]:
     return (
         str(check.number),
         check.name,
-        check.quantity,
+        _english(check.quantity),
         value,
         texts.of("report", "reported_only") if check.threshold is None else check.threshold,
         _outcome(check.passed, texts),
     )
+
+
+def _english(text: str) -> Markup:
+    """Mark words of the file, which are English in documents of all languages."""
+    return element("span", text, lang="en")
 
 
 def _outcome(passed: bool, texts: Texts) -> Content:

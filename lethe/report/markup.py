@@ -2,6 +2,7 @@
 
 import html
 from collections.abc import Iterable, Mapping, Sequence
+from unicodedata import category
 
 
 class Markup(str):
@@ -18,8 +19,14 @@ Content = str | Markup | Sequence["Content"]
 
 
 def plain(text: str) -> str:
-    """Replace invisible characters: a file could use them to alter the surrounding page."""
-    return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
+    """Replace invisible characters: a file could use them to alter the surrounding page.
+
+    Spaces of all widths stay: French has a no-break space before a colon.
+    """
+    return "".join(
+        c if c.isprintable() or category(c) == "Zs" else "\N{REPLACEMENT CHARACTER}"
+        for c in text
+    )
 
 
 def rendered(content: Content) -> Markup:

@@ -7,7 +7,7 @@ from lethe import canonical
 from lethe.report.certificate import style
 from lethe.report.markup import Content, bullets, document, element, facts, table
 from lethe.report.pdf import pdf
-from lethe.words.texts import Texts
+from lethe.words.texts import Texts, day_in
 
 # In the order of a request's life.
 ORDER = (
@@ -38,7 +38,10 @@ def period_html(report: Any, texts: Texts) -> str:
     checks = [
         (one["check"], str(one["passed"]), str(one["failed"])) for one in report["checks"]
     ]
-    title = of("title", first=report["first"], last=report["last"])
+    first, last = (
+        day_in(texts.language, date.fromisoformat(report[name])) for name in ("first", "last")
+    )
+    title = of("title", first=first, last=last)
     parts: list[Content] = [
         element("h1", title),
         element("p", of("lead")),

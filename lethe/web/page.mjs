@@ -73,7 +73,9 @@ function facts(predicate) {
     fact_certificate: predicate.certificateId,
   };
   for (const [name, value] of Object.entries(entries)) {
-    list.append(make("dt", say(name)), make("dd", plain(value)));
+    // The statement has English words, whatever the language of the page.
+    const spoken = name === "fact_guarantee" ? { lang: "en" } : {};
+    list.append(make("dt", say(name)), make("dd", plain(value), spoken));
   }
   return list;
 }

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 
 from lethe.catalogue import ATTACKS, data_of
 from lethe.certificates.statement import CheckPart, Predicate
-from lethe.words.texts import Texts
+from lethe.words.texts import Texts, day_in
 
 
 def in_words(predicate: Predicate, texts: Texts) -> str:
@@ -17,16 +17,19 @@ def in_words(predicate: Predicate, texts: Texts) -> str:
     records = texts.count("certificate", "records", number)
     what = texts.of("certificate", predicate.scope.level, records=records)
     if predicate.result != "PASS":
-        return texts.of(
+        return texts.count(
             "certificate",
             "not_shown",
+            number,
             what=what,
             model=model,
             result=predicate.result,
             failed=sum(not check.passed for check in predicate.checks),
             checks=texts.count("certificate", "checks", len(predicate.checks)),
         )
-    day = predicate.completed_at.date().isoformat()
+    at = predicate.completed_at.date()
+    # The English sentence is part of CycloneDX documents, which have ISO 8601.
+    day = at.isoformat() if texts.language == "en" else day_in(texts.language, at)
     erased = texts.count("certificate", "erased", number, what=what, day=day, model=model)
     passed = texts.count("certificate", "passed", len(predicate.checks))
     return f"{erased} {finding(predicate, texts)} {passed}"

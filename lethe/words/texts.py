@@ -2,6 +2,7 @@
 
 import tomllib
 from collections.abc import Mapping
+from datetime import date
 from functools import cache
 from importlib.resources import files
 from typing import Any, Literal, get_args
@@ -27,9 +28,13 @@ class Texts:
         return text.format(**values)
 
     def count(self, section: str, name: str, number: int, /, **values: object) -> str:
-        """Return a text in its singular or plural form; its placeholder `n` is the number."""
+        """Return a text in its singular or plural form; its placeholder `n` is the number.
+
+        French has the singular for nought, too.
+        """
         one, several = self.sections[section][name]
-        text: str = one if number == 1 else several
+        is_one = number == 1 or (number == 0 and self.language == "fr")
+        text: str = one if is_one else several
         return text.format(n=number, **values)
 
 
@@ -37,6 +42,14 @@ class Texts:
 def texts(language: Language) -> Texts:
     """Return the texts of a language."""
     return Texts(language)
+
+
+def day_in(language: Language, day: date) -> str:
+    """Return a day in words: 1 March 2026, 1. März 2026, 1er mars 2026."""
+    own = texts(language)
+    number = own.of("date", "first") if day.day == 1 else str(day.day)
+    month = own.sections["date"]["months"][day.month - 1]
+    return own.of("date", "day", day=number, month=month, year=day.year)
 
 
 def accepted(header: str | None) -> Language:

@@ -2,9 +2,11 @@
 
 import string
 from collections.abc import Iterator
+from datetime import UTC, datetime, tzinfo
 from email import message_from_bytes, policy
 from email.message import EmailMessage
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 from sqlalchemy import text
@@ -14,7 +16,7 @@ from app.notices import alarms, deliver, letters, mailings, outbox
 from app.notices.sender import Sender
 from app.reconcile.model_events import model_events
 from app.schemas.people import NewCase
-from lethe.words.texts import LANGUAGES
+from lethe.words.texts import LANGUAGES, Language, day_in
 from models import Case, Certificate, ErasureRequest, RequestEvent
 from tests.app.notices.callbacks.conftest import callbacks
 from tests.app.notices.conftest import ALLOWED, add, rows, turn
@@ -53,6 +55,11 @@ def read(inbox: Inbox) -> list[EmailMessage]:
     return found
 
 
+def _day(at: str, language: Language = "en", zone: tzinfo = UTC) -> str:
+    """Return the day of a time as the mails say it."""
+    return day_in(language, datetime.fromisoformat(at).astimezone(zone).date())
+
+
 def reviewed(installation: Installation) -> None:
     """Fit a model whose requests wait for an officer."""
     assert installation.caller.register_key().status_code == 201
@@ -71,7 +78,7 @@ def test_a_person_hears_of_receipt_and_answer_and_the_log_of_each_use_of_the_add
     [received] = read(inbox)
     assert (received["To"], received["From"]) == (ADDRESS, FROM)
     assert case["ref"] in received["Subject"]
-    assert case["due_at"][:10] in received.get_content()
+    assert _day(case["due_at"]) in received.get_content()
     installation.drain()
     turn(installation)
     [answered] = read(inbox)
@@ -80,7 +87,10 @@ def test_a_person_hears_of_receipt_and_answer_and_the_log_of_each_use_of_the_add
     for part in done["parts"]:
         with Session(installation.services.engine) as session:
             index = session.get_one(Certificate, part["request"]).log_index
-        assert f"Model {part['model']}: erased; the certificate is entry {index} " in said
+        assert (
+            f"Model {part['model']}: your data was erased; the certificate is entry {index} "
+            in said
+        )
     assert "http://testserver/verify" in said
     turn(installation)
     assert read(inbox) == []
@@ -91,6 +101,24 @@ def test_a_person_hears_of_receipt_and_answer_and_the_log_of_each_use_of_the_add
     assert ADDRESS not in stored
     assert OFFICER not in stored
     installation.check()
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+@pytest.mark.parametrize("zone", ["Pacific/Kiritimati", "Pacific/Pago_Pago"])
+def test_a_mail_names_the_day_that_the_page_shows(
+    installation: Installation, inbox: Inbox, language: Language, zone: str
+) -> None:
+    """At every hour one of the two zones is on another day than UTC, in which times are kept."""
+    for name, value in (("notice_language", language), ("time_zone", zone)):
+        object.__setattr__(installation.services.settings, name, value)
+    reviewed(installation)
+    turn(installation)
+    case = opened(installation, ANN, contact=ADDRESS).json()
+    turn(installation)
+    [received] = read(inbox)
+    said = received.get_content()
+    assert _day(case["due_at"], language, ZoneInfo(zone)) in said
+    assert _day(case["received_at"], language, ZoneInfo(zone)) in said
 
 
 @pytest.mark.parametrize("space", [" ", "\u00a0", "\t"])
@@ -140,7 +168,7 @@ def test_an_extension_and_a_refusal_come_with_reason_and_remedies(
     [due] = [one["detail"]["due_at"] for one in timeline if one["event"] == "request.extended"]
     assert "Reason: the request is complex (GDPR Art. 12(3))" in extended
     assert due > case["due_at"]
-    assert due[:10] in extended
+    assert _day(due) in extended
     assert (
         "refused. Reason: the data is needed for legal claims (GDPR Art. 17(3)(e))" in refused
     )
@@ -251,7 +279,8 @@ def test_officers_get_one_digest_a_day_if_there_is_something(
     assert "Awaiting review: 1" in said
     with Session(installation.services.engine) as session:
         ref = session.exec(select(ErasureRequest.ref)).one()
-    assert f"{ref}  awaiting-review, due {case['due_at'][:10]}" in said
+    due = case["due_at"]
+    assert f"{ref}  awaiting-review, due {due[:10]} {due[11:16]} UTC" in said
 
 
 def test_a_digest_names_a_case_that_follows_an_earlier_one(
@@ -265,7 +294,8 @@ def test_a_digest_names_a_case_that_follows_an_earlier_one(
         follower = opened(installation, ANN).json()
     turn(installation)
     said = read(inbox)[0].get_content()
-    assert f"{follower['ref']}  awaiting-review, due {follower['due_at'][:10]}" in said
+    due = f"{follower['due_at'][:10]} {follower['due_at'][11:16]} UTC"
+    assert f"{follower['ref']}  awaiting-review, due {due}" in said
 
 
 def test_a_digest_names_webhooks_and_callbacks_that_were_given_up(
@@ -322,6 +352,7 @@ def test_alarms_come_at_once_and_once_a_day(
         Sender(installation.services).turn()
     found = read(inbox)
     assert sorted(one["To"] for one in found) == sorted((OFFICER, SECOND))
+    assert "Lethe" in found[0]["Subject"]
     assert "bearer-tokens-row" in found[0].get_content()
 
 

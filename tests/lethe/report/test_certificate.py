@@ -24,7 +24,8 @@ from lethe.report.pdf import (
     certificate_pdf,
     qr_code,
 )
-from lethe.words.texts import LANGUAGES, Language, texts
+from lethe.words.certificate import in_words
+from lethe.words.texts import LANGUAGES, Language, day_in, texts
 from tests.lethe.certificates.build import CERTIFICATE_ID, Office, contents, log_signer
 from tests.lethe.cli.certificates import run, run_as_main
 from tests.lethe.report.pdfs import needs_pdf
@@ -63,6 +64,36 @@ def test_each_method_has_a_page_in_each_language(
         assert check.name in annex
         assert check.value in annex
     assert f'lang="{language}"' in page
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_english_words_of_the_file_are_marked_in_every_language(language: Language) -> None:
+    """A screen reader pronounces them as English (WCAG 3.1.2)."""
+    made = sheet()
+    page = certificate_html(made, texts(language))
+    predicate = made.statement.predicate
+    stated = f"{predicate.guarantee.class_}: {predicate.guarantee.statement}"
+    assert element("span", stated, lang="en") in page
+    for check in predicate.checks:
+        assert element("span", check.quantity, lang="en") in page
+
+
+def test_sentences_agree_with_the_number_and_have_days_of_the_language() -> None:
+    forms: tuple[tuple[Language, str, str], ...] = (
+        ("de", "entfernt ist:", "entfernt sind:"),
+        ("fr", "ait quitté", "aient quitté"),
+    )
+    for language, one, several in forms:
+        for records, verb in ((1, one), (2, several)):
+            scope = replace(sheet().statement.predicate.scope, records=records)
+            failed = replace(
+                sheet().statement.predicate, scope=scope, result="FAIL", checks=(FAILED,)
+            )
+            assert verb in in_words(failed, texts(language))
+    completed = sheet().statement.predicate.completed_at.date()
+    for language, _, _ in forms:
+        said = in_words(sheet().statement.predicate, texts(language))
+        assert day_in(language, completed) in said
 
 
 def test_what_is_no_success_is_never_shown_as_one() -> None:
