@@ -98,7 +98,7 @@ def contribute(
     The service says which of both the model takes. With --statistics-only it cannot get rows.
     """
     from workers.cli.errors import shown
-    from workers.data.identities import contributed_npz
+    from workers.data.identities import contributed_npz, rows_held_out
     from workers.data.opening import named_extractor
     from workers.secure_sum.local import (
         check_extractor,
@@ -122,9 +122,12 @@ def contribute(
                 )
             if not reads_table(data, columns):
                 check_extractor(manifest, named_extractor(data))
-                body = contributed_npz(data)
+                body = contributed_npz(data, manifest["classes"])
+                if held_out := rows_held_out(data):
+                    left_out = count(held_out, "row")
+                    click.echo(f"held out: {left_out} (by is_test)", err=True)
             elif manifest["family"] == "ridge":
-                own = read_rows(data, columns, people=True)
+                own = with_features(read_rows(data, columns, people=True), manifest, None)
                 body = pack_rows(own, manifest["classes"])
             else:
                 body = _table_body(data, columns, manifest)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from lethe.cli.options import plain
 from lethe.cli.text.waiting import Passing, on_terminal
 
 if TYPE_CHECKING:
@@ -195,7 +196,9 @@ def open_labelled(
 
 
 def read_rows(data: Path, options: Mapping[str, Any], *, people: bool = False) -> "LocalRows":
-    """Return a client's own rows; none of a table is left out unless --holdout says so.
+    """Return a client's own rows, and report on stderr which columns and rows are used.
+
+    None of a table that has a label is left out unless --holdout says so.
 
     Raises RefusedError as `workers.secure_sum.local.load_rows`.
     """
@@ -205,7 +208,10 @@ def read_rows(data: Path, options: Mapping[str, Any], *, people: bool = False) -
     if roles is not None and roles.holdout is None:
         roles = replace(roles, holdout="none")
     with reading(f"reading {data.name}") as progress:
-        return load_rows(data, roles, people=people, progress=progress)
+        rows = load_rows(data, roles, people=people, progress=progress)
+    for line in rows.lines:
+        click.echo(plain(line), err=True)
+    return rows
 
 
 def read_raw(data: Path, options: Mapping[str, Any], text: str | None) -> "Raw":
