@@ -217,11 +217,12 @@ def read_rows(data: Path, options: Mapping[str, Any], *, people: bool = False) -
 def read_raw(data: Path, options: Mapping[str, Any], text: str | None) -> "Raw":
     """Return an extractor's input from DATA, and the columns kept beside it.
 
-    text: the column of a table that holds texts; None: its features are read.
+    text: the column of a table that holds texts; None: its features are read. Which columns and
+    rows of a table are used is reported on stderr.
 
     Raises DatasetError as `workers.data.raw.load_raw` and `workers.data.opening.open_data`.
     """
-    from workers.data.opening import is_table, read_labelled
+    from workers.data.opening import is_table, read_labelled, taken
     from workers.data.raw import load_raw, raw_of
     from workers.errors import DatasetError
 
@@ -236,7 +237,9 @@ def read_raw(data: Path, options: Mapping[str, Any], text: str | None) -> "Raw":
             raise DatasetError("give --text or --features, not both")
         roles = replace(roles, features=(text,))
     with reading(f"reading {data.name}") as progress:
-        rows, _ = read_labelled(data, roles, progress=progress)
+        rows, unused = read_labelled(data, roles, progress=progress)
+    for line in taken(rows, unused).lines():
+        click.echo(plain(line), err=True)
     return raw_of(rows, text)
 
 

@@ -397,6 +397,16 @@ def test_features_of_a_table_are_registered_as_an_npz(table: Path, tmp_path: Pat
         assert "is_test" not in archive.files
 
 
+def test_what_is_not_extracted_is_said(tmp_path: Path) -> None:
+    path, out = tmp_path / "rows.parquet", tmp_path / "out.npz"
+    pq.write_table(pa.table({**COLUMNS, "kind": [None, *COLUMNS["kind"][1:]]}), path)
+    result = extract(path, out, "--extractor", "identity", "--label", "kind", *WORDS[-2:])
+    assert result.exit_code == 0, result.exception
+    assert "left out: 1 row without a label" in result.output
+    assert "not used: id, ward, email, test, note" in result.output
+    assert 'client: "all" for every row' in result.output
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
