@@ -176,7 +176,7 @@ def _table_body(data: Path, columns: Mapping[str, Any], manifest: Mapping[str, A
         if sorted(rows.names) != sorted(wanted):
             raise RefusedError(
                 "DATA or --features names other features than the model has, which "
-                "`lethe model show` lists"
+                "`lethe model show --json` lists"
             )
         order = [rows.names.index(name) for name in wanted]
         rows = replace(rows, features=rows.features[:, order])

@@ -40,7 +40,8 @@ class LocalRows:
 
     identities: by kind, digests (n, WIDTH) as from `workers.data.identities.hashed`.
     label_names: names of the labels, in a table or an .npz that names them; None: labels are
-    the model's class numbers. lines: which columns and rows of the data are used, for people.
+    the model's class numbers. names: of the features, if they are columns of a table. lines:
+    which columns and rows of the data are used, for people.
     """
 
     features: NDArray[np.floating]
@@ -50,6 +51,7 @@ class LocalRows:
     subjects: list[str]
     identities: Mapping[str, NDArray[np.uint8]] = field(default_factory=dict)
     label_names: tuple[str, ...] | None = None
+    names: tuple[str, ...] = ()
     lines: tuple[str, ...] = ()
 
     def owners(self) -> Iterator[tuple[str, str]]:
@@ -101,8 +103,10 @@ def _table_rows(
         raise RefusedError(f"name the columns of whose the rows are: {' and '.join(missing)}")
     opened = open_data(path, roles, progress=progress)
     found = opened.federation
-    lines = tuple(opened.taken.lines())
-    return _local(found, people, label_names=found.label_names, lines=lines)
+    taken = opened.taken
+    names = () if isinstance(taken.features, int) else taken.features
+    rows = _local(found, people, label_names=found.label_names, lines=tuple(taken.lines()))
+    return replace(rows, names=names)
 
 
 def _local(
@@ -196,6 +200,8 @@ def check_description(manifest: Mapping[str, Any]) -> None:
             "the service describes a model without exponents or classes, or with more than "
             f"{MAX_DIMENSION:,} columns or {MAX_CLASSES:,} classes"
         )
+    if (names := manifest.get("features")) and not _are(names, str, MAX_DIMENSION):
+        raise RefusedError("the service describes a model whose features have no names")
     named = extractor if isinstance(extractor, dict) else {}
     parameters = named.get("parameters", {})
     texts = [named.get("id"), named.get("digest")]
@@ -240,6 +246,7 @@ def with_features(
     """
     check_description(manifest)
     wanted = manifest["extractor"]
+    rows = _in_order(rows, manifest.get("features") or [])
     source: Extractor = named or Identity(rows.features.shape[1])
     if source.digest == wanted["digest"]:
         return rows
@@ -255,7 +262,23 @@ def with_features(
             f"these rows have, and {outputs} outputs, as the model has"
         )
     extractor = registry.get(wanted["id"], parameters, digest=wanted["digest"])
-    return replace(rows, features=extractor.extract(rows.features))
+    return replace(rows, features=extractor.extract(rows.features), names=())
+
+
+def _in_order(rows: LocalRows, wanted: Sequence[str]) -> LocalRows:
+    """Return rows of a table with the model's features in its order, if both have names.
+
+    Raises RefusedError: the names are others.
+    """
+    if not wanted or not rows.names:
+        return rows
+    if sorted(rows.names) != sorted(wanted):
+        raise RefusedError(
+            "DATA or --features names other features than the model has, which "
+            "`lethe model show --json` lists"
+        )
+    places = [rows.names.index(name) for name in wanted]
+    return replace(rows, features=rows.features[:, places], names=tuple(wanted))
 
 
 def message_of(
@@ -306,8 +329,9 @@ def message_of(
 def quantise(rows: LocalRows, chosen: list[int], manifest: Mapping[str, Any]) -> Rows:
     """Return the codes of some rows, with the quantiser steps shared by all clients.
 
-    Raises RefusedError for NaN, infinity, another width or an unknown label.
+    Raises RefusedError for NaN, infinity, another width, other features or an unknown label.
     """
+    rows = _in_order(rows, manifest.get("features") or [])
     exponents = tuple(int(value) for value in manifest["exponents"])
     positions = np.array(chosen)
     labels = numbered(rows, manifest["classes"])[positions]

@@ -57,6 +57,7 @@ class Provider:
         own = Identity(2)
         plain = {"id": own.id, "digest": own.digest, "parameters": {}}
         self.extractor = extractor or plain
+        self.features: list[str] = []
         self.sent: list[bytes] = []
 
     def manifest(self, ref: str) -> dict[str, Any]:
@@ -66,6 +67,7 @@ class Provider:
             "classes": ["red", "green", "blue"],
             "bits": 16,
             "exponents": [-8, -8],
+            "features": self.features,
             "extractor": self.extractor,
         }
 
@@ -167,6 +169,25 @@ def test_a_table_without_some_labels_is_contributed_and_said(
         assert result.exit_code == 0, result.exception
         assert "left out: 1 row without a label" in result.output
         assert "2 features: f_a, f_b" in result.output
+
+
+@pytest.mark.parametrize("data", ["rows", "statistics"])
+def test_columns_are_found_by_the_names_of_the_models_features(
+    data: str, table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another order of columns in a later file taught the model swapped features."""
+    turned = tmp_path / "turned.parquet"
+    pq.write_table(pa.table({name: COLUMNS[name] for name in reversed(COLUMNS)}), turned)
+    provider = Provider(data)
+    provider.features = ["f_a", "f_b"]
+    for path in (table, turned):
+        result = contribute(monkeypatch, provider, path, *WORDS)
+        assert result.exit_code == 0, result.exception
+    assert provider.sent[0] == provider.sent[1]
+    for words in ((*WORDS[:-1], "f_a"), (*WORDS[:-1], "f_a", "--features", "test")):
+        refused = contribute(monkeypatch, provider, table, *words)
+        assert "names other features than the model has" in said(refused)
+    assert len(provider.sent) == 2
 
 
 def test_a_table_is_contributed_as_features_of_the_models_extractor(

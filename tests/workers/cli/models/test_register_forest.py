@@ -94,6 +94,7 @@ def test_public_columns_are_found_by_their_names(tmp_path: Path, service: Servic
         assert found.exit_code == 0, (found.output, found.exception)
         edges.append(service.manifest["edges"])
     assert edges[0] == edges[1]
+    assert service.manifest["features"] == ["a", "b", "c", "d"]
     pq.write_table(
         pa.table({**values, "kind": load_iris().target}).rename_columns(
             ["a", "b", "c", "e", "kind"]
