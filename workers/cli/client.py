@@ -17,6 +17,7 @@ from workers.cli.data_options import DATA, read_rows, reads_table, table_options
 
 if TYPE_CHECKING:
     from lethe.client import Client
+    from workers.secure_sum.local import LocalRows
     from workers.secure_sum.wire import Form
 
 FORMS = ("gram", "factor", "sketch")
@@ -128,6 +129,7 @@ def contribute(
                     click.echo(f"held out: {left_out} (by is_test)", err=True)
             elif manifest["family"] == "ridge":
                 own = with_features(read_rows(data, columns, people=True), manifest, None)
+                _say_clipped(own, manifest)
                 body = pack_rows(own, manifest["classes"])
             else:
                 body = _table_body(data, columns, manifest)
@@ -136,6 +138,7 @@ def contribute(
             return
         inputs = read_rows(data, columns, people=True)
         rows = with_features(inputs, manifest, named_extractor(data))
+        _say_clipped(rows, manifest)
         for owner in rows.owners():
             message = message_of(
                 rows, rows.owned(*owner), manifest, form=form, rank=rank, kind=kind
@@ -145,6 +148,14 @@ def contribute(
             click.echo(plain(f"{sent['id']}  {taken} in {len(message):,} bytes"))
             for warning in sent["warnings"]:
                 click.echo(plain(f"warning: {warning}"), err=True)
+
+
+def _say_clipped(rows: "LocalRows", manifest: Mapping[str, Any]) -> None:
+    from workers.secure_sum.local import clipped
+
+    if found := clipped(rows, manifest):
+        numbers = count(found, "number")
+        click.echo(f"clipped: {numbers} beyond the range of the model's steps", err=True)
 
 
 def _table_body(data: Path, columns: Mapping[str, Any], manifest: Mapping[str, Any]) -> bytes:

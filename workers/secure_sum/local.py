@@ -332,7 +332,6 @@ def quantise(rows: LocalRows, chosen: list[int], manifest: Mapping[str, Any]) ->
     Raises RefusedError for NaN, infinity, another width, other features or an unknown label.
     """
     rows = _in_order(rows, manifest.get("features") or [])
-    exponents = tuple(int(value) for value in manifest["exponents"])
     positions = np.array(chosen)
     labels = numbered(rows, manifest["classes"])[positions]
     if labels.min() < 0 or labels.max() >= len(manifest["classes"]):
@@ -340,9 +339,22 @@ def quantise(rows: LocalRows, chosen: list[int], manifest: Mapping[str, Any]) ->
             f"labels: must lie between 0 and {len(manifest['classes']) - 1}, the "
             "places of the model's classes"
         )
-    quantiser = Quantiser(exponents, int(manifest["bits"]))
-    codes, _ = quantiser.quantise(rows.features[positions])
+    codes, _ = _quantiser(manifest).quantise(rows.features[positions])
     return Rows(codes, labels)
+
+
+def clipped(rows: LocalRows, manifest: Mapping[str, Any]) -> int:
+    """Return how many numbers are beyond the quantiser's range, and learned as its end.
+
+    Raises RefusedError as `quantise`.
+    """
+    rows = _in_order(rows, manifest.get("features") or [])
+    return _quantiser(manifest).quantise(rows.features)[1]
+
+
+def _quantiser(manifest: Mapping[str, Any]) -> Quantiser:
+    exponents = tuple(int(value) for value in manifest["exponents"])
+    return Quantiser(exponents, int(manifest["bits"]))
 
 
 def _factored(message: Message, codes: Rows) -> Message:

@@ -169,6 +169,18 @@ def test_a_table_without_some_labels_is_contributed_and_said(
         assert result.exit_code == 0, result.exception
         assert "left out: 1 row without a label" in result.output
         assert "2 features: f_a, f_b" in result.output
+        assert "clipped" not in result.output
+
+
+@pytest.mark.parametrize("data", ["rows", "statistics"])
+def test_clipped_numbers_of_a_contribution_are_counted(
+    data: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "rows.parquet"
+    pq.write_table(pa.table({**COLUMNS, "f_a": [200.0, -300.0, *COLUMNS["f_a"][2:]]}), path)
+    result = contribute(monkeypatch, Provider(data), path, *WORDS)
+    assert result.exit_code == 0, result.exception
+    assert "clipped: 2 numbers beyond the range of the model's steps" in result.output
 
 
 @pytest.mark.parametrize("data", ["rows", "statistics"])

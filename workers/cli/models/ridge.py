@@ -160,6 +160,8 @@ def ridge(
                 )
             return
         operator.register_model(service.decided(manifest), prepared.npz)
+        for line in prepared.lines():
+            click.echo(line)
         click.echo(f"registered {prepared.summary()}; fitting …")
         service.wait_until_ready(operator, ref, FIT_SECONDS)
 
