@@ -137,6 +137,8 @@ def configuration(model: Model) -> str:
         "extractor": model.extractor,
         "ref": model.ref,
     }
+    if "features" in model.config:
+        used["features"] = model.config["features"]
     return sha256(canonical.encode(used)).hexdigest()
 
 

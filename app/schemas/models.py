@@ -75,6 +75,7 @@ class MaskedOptions(Wire):
 
 
 RowForm = Literal["features", "inputs", "table", "vectors"]
+Word = Annotated[str, StringConstraints(max_length=200)]
 
 
 class FamilyManifest(Wire):
@@ -117,10 +118,31 @@ class FamilyManifest(Wire):
         }
 
 
-class NewModel(FamilyManifest):
+class NamedFeatures(FamilyManifest):
+    """The names of a model's features, if they have some, in their order.
+
+    A client's table may have its columns in another order, or others besides.
+    """
+
+    features: list[Word] = Field(default_factory=list, max_length=10_000)
+
+    def check_features(self, columns: int | None = None) -> None:
+        """Raise ValueError unless the names are distinct, and as many as the columns if any."""
+        if self.features and columns is not None and len(self.features) != columns:
+            raise ValueError("features: name every column, or none")
+        if len(set(self.features)) != len(self.features):
+            raise ValueError("features: name each once")
+
+    def pinned_features(self) -> dict[str, Any]:
+        """Return the names for the pinned configuration, nothing without names."""
+        return {"features": self.features} if self.features else {}
+
+
+class NewModel(NamedFeatures):
     """The "manifest" part of POST /v1/models.
 
-    `exponents` fixes the quantiser, Δ_j = 2**exponents[j]; like `penalty` it must come from
+    features: names of the extractor's inputs, if they have some. `exponents` fixes the
+    quantiser, Δ_j = 2**exponents[j]; like `penalty` it must come from
     public or calibration data, or retraining without an erased record would choose another.
     """
 
@@ -143,11 +165,13 @@ class NewModel(FamilyManifest):
     def _classes_once(self) -> Self:
         if len(set(self.classes)) != len(self.classes):
             raise ValueError("classes: name each once")
+        self.check_features()
         return self
 
     def pinned(self) -> dict[str, Any]:
         """Return the pinned configuration, whose digest is logged at registration."""
         config = {
+            **self.pinned_features(),
             "dimension": len(self.exponents),
             "exponents": self.exponents,
             "bits": self.bits,

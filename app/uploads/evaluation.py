@@ -11,6 +11,7 @@ from app.problems import BodyTooLargeError, UploadError
 from app.uploads.checked import CheckedHeldOut
 from app.uploads.npz import Archive, Header, Headers, check_ids, read_ids
 from app.uploads.owned import HELD_OUT_RECORDS, Packed
+from app.uploads.values import check_whole
 from lethe.identity import COLUMN, HELD_OUT
 
 FEATURES, LABELS = HELD_OUT + "features", HELD_OUT + "labels"
@@ -139,6 +140,7 @@ class Evaluation:
         for block in sent.blocks(LABELS):
             if self.classes and (int(block.min()) < 0 or int(block.max()) >= self.classes):
                 raise UploadError(f"{LABELS} must lie between 0 and {self.classes - 1}")
+            check_whole(block, LABELS)
             if not np.isfinite(block).all():
                 raise UploadError(f"{LABELS} hold a NaN or an infinity: leave out such rows")
             yield block

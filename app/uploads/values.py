@@ -13,6 +13,7 @@ from app.problems import UploadError
 from app.uploads.npz import Archive, Header
 
 BINS = "bins"  # an array: which rows determine the bins of a forest
+EXACT = 1 << 53  # floats hold every integer up to here
 LARGEST = 1e6  # beyond it float32 gradients overflow, and nothing is learned from the rows
 
 
@@ -65,9 +66,19 @@ def without_infinity(sent: Archive, name: str) -> Iterator[NDArray[np.generic]]:
         yield block
 
 
+def check_whole(block: NDArray[np.generic], name: str) -> None:
+    """Raise UploadError for an integer that float64, as which it is packed, cannot hold."""
+    if block.dtype.kind in "iu" and (int(block.max()) > EXACT or int(block.min()) < -EXACT):
+        raise UploadError(
+            f"{name} hold an integer beyond 2**53, which a float cannot hold exactly: send "
+            "smaller numbers"
+        )
+
+
 def targets(sent: Archive, within: Within | None) -> Iterator[NDArray[np.generic]]:
     """Yield numbers to predict. Raises UploadError for one that is missing or not `within`."""
     for block in without_infinity(sent, "labels"):
+        check_whole(block, "labels")
         if np.isnan(block).any():
             raise UploadError("labels hold a NaN: leave out rows without a label")
         if within is not None and (np.abs(block) > within.target).any():

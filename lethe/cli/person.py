@@ -115,15 +115,18 @@ def import_file(
 
     FILE has a header. One column has the record ids and one the values; others are ignored.
     If FILE has two columns, the values may be in a column of any name. Rows without a
-    value are skipped. Importing a file twice changes nothing.
+    value are skipped and counted. Importing a file twice changes nothing.
     """
     from lethe.client import ProblemError
 
-    added = read = 0
+    added = read = empty = 0
     with saved.client(url) as operator:
         block: list[tuple[str, Identity]] = []
         lines: list[int] = []
         for line, name, identity in _rows(file, kind, hashed, record, column):
+            if identity is None:
+                empty += 1
+                continue
             block.append((name, identity))
             lines.append(line)
             read += 1
@@ -132,7 +135,8 @@ def import_file(
                 block, lines = [], []
         if block:
             added += _send(operator, model, block, lines, ProblemError)
-    click.echo(f"{read} identities read, {added} new in {model}")
+    without = f"; left out: {count(empty, 'row')} without a value" if empty else ""
+    click.echo(f"{read} identities read, {added} new in {model}{without}")
 
 
 @person.command()
@@ -177,8 +181,8 @@ def _send(
 
 def _rows(
     file: Path, kind: str, hashed: str | None, record_column: str, column: str | None
-) -> Iterator[tuple[int, str, Identity]]:
-    """Yield the line, record and identity of each row that has a value."""
+) -> Iterator[tuple[int, str, Identity | None]]:
+    """Yield the line, record and identity of each row, None without a value."""
     with file.open(newline="", encoding="utf-8-sig") as text, _readable():
         reader = csv.reader(text)
         header = [name.strip() for name in next(reader, [])]
@@ -193,6 +197,7 @@ def _rows(
                 )
             record, value = (row[place] for place in places)
             if not value.strip():
+                yield reader.line_num, record, None
                 continue
             try:
                 found = (

@@ -17,6 +17,7 @@ from workers.cli.data_options import DATA, read_rows, reads_table, table_options
 
 if TYPE_CHECKING:
     from lethe.client import Client
+    from workers.secure_sum.local import LocalRows
     from workers.secure_sum.wire import Form
 
 FORMS = ("gram", "factor", "sketch")
@@ -98,7 +99,7 @@ def contribute(
     The service says which of both the model takes. With --statistics-only it cannot get rows.
     """
     from workers.cli.errors import shown
-    from workers.data.identities import contributed_npz
+    from workers.data.identities import contributed_npz, rows_held_out
     from workers.data.opening import named_extractor
     from workers.secure_sum.local import (
         check_extractor,
@@ -122,9 +123,13 @@ def contribute(
                 )
             if not reads_table(data, columns):
                 check_extractor(manifest, named_extractor(data))
-                body = contributed_npz(data)
+                body = contributed_npz(data, manifest["classes"])
+                if held_out := rows_held_out(data):
+                    left_out = count(held_out, "row")
+                    click.echo(f"held out: {left_out} (by is_test)", err=True)
             elif manifest["family"] == "ridge":
-                own = read_rows(data, columns, people=True)
+                own = with_features(read_rows(data, columns, people=True), manifest, None)
+                _say_clipped(own, manifest)
                 body = pack_rows(own, manifest["classes"])
             else:
                 body = _table_body(data, columns, manifest)
@@ -133,6 +138,7 @@ def contribute(
             return
         inputs = read_rows(data, columns, people=True)
         rows = with_features(inputs, manifest, named_extractor(data))
+        _say_clipped(rows, manifest)
         for owner in rows.owners():
             message = message_of(
                 rows, rows.owned(*owner), manifest, form=form, rank=rank, kind=kind
@@ -142,6 +148,14 @@ def contribute(
             click.echo(plain(f"{sent['id']}  {taken} in {len(message):,} bytes"))
             for warning in sent["warnings"]:
                 click.echo(plain(f"warning: {warning}"), err=True)
+
+
+def _say_clipped(rows: "LocalRows", manifest: Mapping[str, Any]) -> None:
+    from workers.secure_sum.local import clipped
+
+    if found := clipped(rows, manifest):
+        numbers = count(found, "number")
+        click.echo(f"clipped: {numbers} beyond the range of the model's steps", err=True)
 
 
 def _table_body(data: Path, columns: Mapping[str, Any], manifest: Mapping[str, Any]) -> bytes:
@@ -173,7 +187,7 @@ def _table_body(data: Path, columns: Mapping[str, Any], manifest: Mapping[str, A
         if sorted(rows.names) != sorted(wanted):
             raise RefusedError(
                 "DATA or --features names other features than the model has, which "
-                "`lethe model show` lists"
+                "`lethe model show --json` lists"
             )
         order = [rows.names.index(name) for name in wanted]
         rows = replace(rows, features=rows.features[:, order])

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from lethe.cli.options import plain
 from lethe.cli.text.waiting import Passing, on_terminal
 
 if TYPE_CHECKING:
@@ -195,7 +196,9 @@ def open_labelled(
 
 
 def read_rows(data: Path, options: Mapping[str, Any], *, people: bool = False) -> "LocalRows":
-    """Return a client's own rows; none of a table is left out unless --holdout says so.
+    """Return a client's own rows, and report on stderr which columns and rows are used.
+
+    None of a table that has a label is left out unless --holdout says so.
 
     Raises RefusedError as `workers.secure_sum.local.load_rows`.
     """
@@ -205,17 +208,21 @@ def read_rows(data: Path, options: Mapping[str, Any], *, people: bool = False) -
     if roles is not None and roles.holdout is None:
         roles = replace(roles, holdout="none")
     with reading(f"reading {data.name}") as progress:
-        return load_rows(data, roles, people=people, progress=progress)
+        rows = load_rows(data, roles, people=people, progress=progress)
+    for line in rows.lines:
+        click.echo(plain(line), err=True)
+    return rows
 
 
 def read_raw(data: Path, options: Mapping[str, Any], text: str | None) -> "Raw":
     """Return an extractor's input from DATA, and the columns kept beside it.
 
-    text: the column of a table that holds texts; None: its features are read.
+    text: the column of a table that holds texts; None: its features are read. Which columns and
+    rows of a table are used is reported on stderr.
 
     Raises DatasetError as `workers.data.raw.load_raw` and `workers.data.opening.open_data`.
     """
-    from workers.data.opening import is_table, read_labelled
+    from workers.data.opening import is_table, read_labelled, taken
     from workers.data.raw import load_raw, raw_of
     from workers.errors import DatasetError
 
@@ -230,7 +237,9 @@ def read_raw(data: Path, options: Mapping[str, Any], text: str | None) -> "Raw":
             raise DatasetError("give --text or --features, not both")
         roles = replace(roles, features=(text,))
     with reading(f"reading {data.name}") as progress:
-        rows, _ = read_labelled(data, roles, progress=progress)
+        rows, unused = read_labelled(data, roles, progress=progress)
+    for line in taken(rows, unused).lines():
+        click.echo(plain(line), err=True)
     return raw_of(rows, text)
 
 

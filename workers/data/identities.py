@@ -1,7 +1,7 @@
 """Identity columns: read from files, and hashed before anything is written."""
 
 import io
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from workers.arrays import UNREADABLE, load_numpy
 from workers.errors import DatasetError
 
 TEST = "is_test"  # the array that marks held-out rows
+LABEL_NAMES = "label_names"
 # One value for each row, "" for none: (n,) strings; or already hashed: (n, WIDTH) bytes.
 Column = NDArray[np.str_] | NDArray[np.uint8]
 
@@ -129,19 +130,23 @@ def sent_of_held_out(named: bool, *, rows: bool = False) -> str:
     return "only their ids and hashed identities are sent" if named else "they are not sent"
 
 
-def contributed_npz(path: Path) -> bytes:
+def contributed_npz(path: Path, classes: Sequence[str] = ()) -> bytes:
     """Return an .npz of rows to contribute: identities hashed, without the rows held out.
 
-    It is the file itself if it has neither. The service would learn them: it ignores `is_test`.
+    Labels become the numbers of the model's `classes` if the file names its own: it may have
+    others, or another order. It is the file itself if it has none of these. The service would
+    learn them as they are: it ignores `is_test` and `label_names`.
 
     Raises:
         DatasetError: The file is no readable .npz, `is_test` does not say of each row whether
-            it is held out, or holds out all; or as `columns` and `hashed`.
+            it is held out, or holds out all; labels have no name, or one that is no class; or
+            as `columns` and `hashed`.
         OSError: The file cannot be read.
     """
     try:
         with load_numpy(path) as archive:
-            if not names(archive.files) and TEST not in archive.files:
+            renumber = bool(classes) and {"labels", LABEL_NAMES} <= set(archive.files)
+            if not names(archive.files) and TEST not in archive.files and not renumber:
                 return path.read_bytes()
             arrays = {name: archive[name] for name in archive.files}
         if any(not isinstance(array, np.ndarray) for array in arrays.values()):
@@ -159,9 +164,40 @@ def contributed_npz(path: Path) -> bytes:
         if held.all():
             raise DatasetError(f"{TEST}: holds out every row: there is nothing to contribute")
         for name, array in arrays.items():
-            beside = name in ("extractor", "label_names") or name.startswith(HELD_OUT)
+            beside = name in ("extractor", LABEL_NAMES) or name.startswith(HELD_OUT)
             if not beside and array.shape[:1] == (rows,):
                 arrays[name] = array[~held]
+    if renumber:
+        own = arrays.pop(LABEL_NAMES)
+        arrays["labels"] = _renumbered(arrays["labels"], own, classes)
     packed = io.BytesIO()
     np.savez(packed, allow_pickle=False, **arrays)
     return packed.getvalue()
+
+
+def rows_held_out(path: Path) -> int:
+    """Return how many rows `is_test` of a readable .npz holds out."""
+    with load_numpy(path) as archive:
+        return int(np.sum(archive[TEST])) if TEST in archive.files else 0
+
+
+def _renumbered(
+    labels: NDArray[Any], own: NDArray[Any], classes: Sequence[str]
+) -> NDArray[np.int64]:
+    """Return labels (n, …), which are indices in the names `own`, as indices in `classes`."""
+    if own.ndim != 1 or own.dtype.kind != "U" or len(set(own.tolist())) != len(own):
+        raise DatasetError("label_names: must be a list of strings, each once")
+    if labels.dtype.kind not in "iu" or not labels.size:
+        raise DatasetError("labels: must be integers, one for each row")
+    if int(labels.min()) < 0 or int(labels.max()) >= len(own):
+        raise DatasetError(
+            f"labels: one has no name: labels count from 0, and label_names has {len(own)}"
+        )
+    places = {name: place for place, name in enumerate(classes)}
+    found = np.array([places.get(name, -1) for name in own.tolist()], np.int64)[labels]
+    if unknown := int((found < 0).sum()):
+        raise DatasetError(
+            f"{unknown:,} labels are none of the model's classes, which `lethe model show` "
+            "lists: correct them or leave their rows out"
+        )
+    return found

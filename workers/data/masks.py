@@ -15,6 +15,7 @@ from workers import libraries
 from workers.data.images import SegmentedImages
 from workers.errors import DatasetError
 
+_DEPTH = 24  # the byte of the bits of a sample (PNG, third edition, 11.2.1)
 LARGEST_SIDE = 1 << 13  # pixels; a few bytes of PNG can declare far more
 
 
@@ -34,15 +35,14 @@ def load_masks(
             f"--mask-value: name one grey value for each of the {classes} classes, each once"
         )
     root = folder / "images"
-    files = sorted(path.relative_to(root) for path in root.glob("*/*.png"))
-    masks = {path.relative_to(folder / "masks") for path in (folder / "masks").glob("*/*.png")}
+    files, masks = _files(root), set(_files(folder / "masks"))
     if not files or set(files) != masks:
         raise DatasetError(
             "each images/SITE/NAME.png needs a masks/SITE/NAME.png of the same "
             "name, and the other way round; there must be at least one"
         )
-    pixels = [_read(root / path) for path in files]
-    planes = [_read(folder / "masks" / path) for path in files]
+    pixels = [_read(root / path, palette=False) for path in files]
+    planes = [_read(folder / "masks" / path, palette=True) for path in files]
     if len({image.shape for image in pixels}) > 1:
         raise DatasetError(
             "images: must all have the same width, height and number of channels"
@@ -60,23 +60,62 @@ def load_masks(
     )
 
 
-def _read(path: Path) -> NDArray[np.uint8]:
-    """Return (h, w, 1) of a grey or palette image, (h, w, 3) of a coloured one."""
+def _files(folder: Path) -> list[Path]:
+    """Return the files SITE/NAME.png of a folder, sorted. Raises DatasetError for others.
+
+    A file that is not read is a row that nobody learns. Hidden files are those of a desktop.
+    """
+    found: list[Path] = []
+    for site in _shown(folder):
+        found += _shown(site) if site.is_dir() else [site]
+    other = sum(
+        path.parent == folder or path.suffix != ".png" or path.is_dir() for path in found
+    )
+    if other:
+        raise DatasetError(
+            f"{folder.name}: {other:,} entries are not SITE/NAME.png, and would not be "
+            "learned: rename or convert them, or move them elsewhere"
+        )
+    return sorted(path.relative_to(folder) for path in found)
+
+
+def _shown(folder: Path) -> list[Path]:
+    try:
+        return [path for path in folder.iterdir() if not path.name.startswith(".")]
+    except FileNotFoundError:
+        return []
+    except OSError:
+        raise DatasetError("a folder cannot be read: check its permissions") from None
+
+
+def _read(path: Path, *, palette: bool) -> NDArray[np.uint8]:
+    """Return (h, w, 1) of a grey or palette image, (h, w, 3) of a coloured one.
+
+    palette: its indices are the pixels; else an image with one is refused.
+    """
     from PIL import Image
 
     try:
         # Other libraries configure Pillow to fill in truncated files, so verify first.
         with path.open("rb") as file, Image.open(file, formats=["PNG"]) as image:
             image.verify()
+        with path.open("rb") as file:
+            deep = file.read(_DEPTH + 1)[_DEPTH] > 8
         with path.open("rb") as file, Image.open(file, formats=["PNG"]) as image:
             if max(image.size) > LARGEST_SIDE:
                 raise DatasetError(
                     "an image is wider or higher than 8,192 pixels: scale it down or cut it"
                 )
+            # Each image has its own palette, in which an index has no meaning of its own.
+            if image.mode == "P" and not palette:
+                raise DatasetError(
+                    "images: one has a palette: convert all to grey or to colours"
+                )
             # A palette's indices are the classes of a mask, not its colours.
             grey: dict[str, Any] = {"L": "L", "P": "P", "1": "L", "LA": "L"}
             mode = image.mode
-            if mode not in ("RGB", "RGBA", *grey):
+            # Pillow halves the 16 bits of colours, and of grey with transparency, unasked.
+            if deep or mode not in ("RGB", "RGBA", *grey):
                 raise DatasetError(
                     "an image has more than 8 bits for each channel: convert it to 8"
                 )

@@ -6,8 +6,9 @@ optional: records (n,) distinct ids, integers or strings · subjects (n,) intege
           identity_KIND (n,) integers or strings, or digests (n, 68) as `lethe features` writes
 """
 
+from contextlib import nullcontext
 from pathlib import Path
-from typing import Any, cast
+from typing import IO, Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,7 +27,11 @@ _Array = NDArray[Any]
 
 
 def load_npz(
-    path: Path, seed: int = HELD_OUT_SEED, share: float = HELD_OUT, *, labelled: bool = True
+    source: Path | IO[bytes],
+    seed: int = HELD_OUT_SEED,
+    share: float = HELD_OUT,
+    *,
+    labelled: bool = True,
 ) -> Federation:
     """Return the federation in a file; without `is_test`, a share is held out by `seed`.
 
@@ -37,7 +42,8 @@ def load_npz(
     .npz.
     """
     try:
-        with path.open("rb") as file:
+        opened = source.open("rb") if isinstance(source, Path) else nullcontext(source)
+        with opened as file:
             archive = load_numpy(file)
             if not isinstance(archive, np.lib.npyio.NpzFile):
                 raise DatasetError("the file is one array: save it with numpy.savez")

@@ -46,6 +46,8 @@ def prepare_forest(
         "missing": options.get("missing", False),
         "forest": {name: value for name, value in options.items() if name not in OWN},
     }
+    if rows.names:
+        manifest["features"] = list(rows.names)
     if held_out_bins:
         manifest["bins"] = "held-out"
     return pack(rows, manifest, bins=held_out_bins)

@@ -5,13 +5,15 @@ from held-out rows alone, which are never trained on, so no erasure can affect t
 """
 
 import io
+from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
 from lethe.identity import HELD_OUT
 from workers.arrays import Rows
 from workers.data.extractors.base import Extractor
-from workers.data.federation import Federation
+from workers.data.federation import Federation, counted
 from workers.data.identities import rows_to_send, to_send
 from workers.errors import RefusedError
 from workers.methods.ridge.base import RidgeConfig, method_named
@@ -22,11 +24,32 @@ from workers.registration.recipe import RecipeRegistration
 DEFAULT_PENALTY = 1.0  # fixed beforehand: choosing it by fitting would depend on every row
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class RidgeRegistration(RecipeRegistration):
-    """A registration whose held-out rows choose the quantiser's steps."""
+    """A registration whose held-out rows choose the quantiser's steps.
 
-    __slots__ = ()
-    held_out_use = "calibrate the quantiser"
+    clipped: numbers beyond the quantiser's range, learned as its end. lost: features of which
+    the steps leave nothing but 0, such as those that are 0 in all held-out rows.
+    """
+
+    clipped: int = 0
+    lost: int = 0
+    held_out_use: ClassVar[str] = "calibrate the quantiser"
+
+    def lines(self) -> list[str]:
+        """Return what is learned as another number, for people, one sentence per line."""
+        found = []
+        if self.clipped:
+            found.append(clipped_words(self.clipped))
+        if self.lost:
+            lost = counted(self.lost, "feature")
+            found.append(f"rounded to 0 in every row: {lost}, too small for the steps")
+        return found
+
+
+def clipped_words(count: int) -> str:
+    """Return the words for numbers that are learned as the end of the quantiser's range."""
+    return f"clipped: {counted(count, 'number')} beyond twice the largest held-out one"
 
 
 def prepare(
@@ -71,10 +94,11 @@ def prepare(
         labels = federation.labels.astype(np.int64)
         evaluation = rows_to_send(features, labels, everyone, held_out)
     sent = {**to_send(federation.identities, federation.records, held_out), **evaluation}
+    clipped = lost = 0
     if data == "rows":
-        rows = Rows(
-            quantiser.quantise(features[train])[0], federation.labels[train].astype(np.int64)
-        )
+        codes, clipped = quantiser.quantise(features[train])
+        lost = int((~codes.any(axis=0) & features[train].any(axis=0)).sum())
+        rows = Rows(codes, federation.labels[train].astype(np.int64))
         shape = features.shape[1], len(federation.label_names)
         statistics = accumulate([rows], *shape, bits=bits)
         config = RidgeConfig(*shape, quantiser.exponents, bits, penalty)
@@ -114,4 +138,6 @@ def prepare(
         subjects,
         names_held_out=bool(federation.identities) and bool(held_out.any()),
         sends_held_out=bool(evaluation),
+        clipped=clipped,
+        lost=lost,
     )

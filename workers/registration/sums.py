@@ -34,6 +34,7 @@ def prepare_sums(
         "ref": ref,
         "classes": list(rows.classes),
         "columns": rows.features.shape[1],
+        **({"features": list(rows.names)} if rows.names else {}),
         "weighted": rows.weights is not None,
         "sums": dict(options),
     }

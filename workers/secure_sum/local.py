@@ -16,6 +16,8 @@ from workers.data.extractors import registry
 from workers.data.extractors.base import Extractor
 from workers.data.extractors.described import Described
 from workers.data.extractors.identity import Identity
+from workers.data.federation import Federation, counted
+from workers.data.npz import load_npz
 from workers.data.opening import Progress, is_table, open_data
 from workers.errors import ExactnessError, RefusedError
 from workers.methods.ridge.sketches.kinds import compress
@@ -37,7 +39,9 @@ class LocalRows:
     """A client's rows: features (n, d) float, labels (n,) int, and ids (n,) each.
 
     identities: by kind, digests (n, WIDTH) as from `workers.data.identities.hashed`.
-    label_names: names of the labels in a table; None: labels are the model's class numbers.
+    label_names: names of the labels, in a table or an .npz that names them; None: labels are
+    the model's class numbers. names: of the features, if they are columns of a table. lines:
+    which columns and rows of the data are used, for people.
     """
 
     features: NDArray[np.floating]
@@ -47,6 +51,8 @@ class LocalRows:
     subjects: list[str]
     identities: Mapping[str, NDArray[np.uint8]] = field(default_factory=dict)
     label_names: tuple[str, ...] | None = None
+    names: tuple[str, ...] = ()
+    lines: tuple[str, ...] = ()
 
     def owners(self) -> Iterator[tuple[str, str]]:
         """Yield each distinct (client, subject) of the rows, in order of appearance."""
@@ -72,7 +78,7 @@ def load_rows(
 
     Or a table with columns named by `roles`. Held-out rows are skipped. people: read
     identities too, which only a contribution needs. Raises RefusedError for any other file,
-    or a table without columns of clients and records.
+    as `workers.data.npz.load_npz`, or a table without columns of clients and records.
     """
     if is_table(path, roles):
         return _table_rows(path, roles, people, progress)
@@ -95,7 +101,22 @@ def _table_rows(
     ]
     if missing:
         raise RefusedError(f"name the columns of whose the rows are: {' and '.join(missing)}")
-    found = open_data(path, roles, progress=progress).federation
+    opened = open_data(path, roles, progress=progress)
+    found = opened.federation
+    taken = opened.taken
+    names = () if isinstance(taken.features, int) else taken.features
+    rows = _local(found, people, label_names=found.label_names, lines=tuple(taken.lines()))
+    return replace(rows, names=names)
+
+
+def _local(
+    found: Federation,
+    people: bool,
+    *,
+    label_names: tuple[str, ...] | None,
+    lines: tuple[str, ...],
+) -> LocalRows:
+    """Return the rows of a federation that are not held out."""
     kept = ~found.is_test
     clients: list[str] = found.clients[kept].tolist()
     return LocalRows(
@@ -109,7 +130,8 @@ def _table_rows(
             for kind, column in found.identities.items()
             if people
         },
-        label_names=found.label_names,
+        label_names=label_names,
+        lines=lines,
     )
 
 
@@ -151,44 +173,17 @@ def pack_rows(rows: LocalRows, classes: Sequence[str]) -> bytes:
 def parse_rows(data: bytes, *, people: bool = False) -> LocalRows:
     """Return the rows of an .npz, as `load_rows` reads them. Raises RefusedError."""
     try:
-        with load_numpy(io.BytesIO(data)) as arrays:
-            missing = [name for name in NEEDED if name not in arrays]
-            if missing:
-                raise RefusedError(f"the .npz lacks: {', '.join(missing)}")
-            keep = ~arrays["is_test"].astype(bool) if "is_test" in arrays else np.True_
-            named = identities.names(arrays) if people else []
-            rows = len(arrays["records"])
-            columns = identities.columns({name: arrays[name] for name in named}, rows)
-            parts = {
-                name: arrays[name][keep] if keep.shape else arrays[name]
-                for name in (*NEEDED, "subjects")
-                if name in arrays
-            }
-        if any(not isinstance(array, np.ndarray) for array in parts.values()):
-            raise ValueError("a member is no array")
-        labels = parts["labels"].astype(np.int64)
-        ids = {
-            name: [str(value) for value in parts[name].tolist()]
-            for name in ("clients", "records", "subjects")
-            if name in parts
-        }
-    except (
-        *UNREADABLE,
-        IndexError,
-        SystemError,
-    ):  # the last is raised by numpy for odd array types
+        with load_numpy(io.BytesIO(data)) as archive:
+            names = list(archive.files)
+    except UNREADABLE:
         raise RefusedError("the rows are not a readable .npz file") from None
-    return LocalRows(
-        features=parts["features"],
-        labels=labels,
-        clients=ids["clients"],
-        records=ids["records"],
-        subjects=ids.get("subjects", ids["clients"]),
-        identities={
-            kind: identities.hashed(kind, column[keep] if keep.shape else column)
-            for kind, column in columns.items()
-        },
-    )
+    if missing := [name for name in NEEDED if name not in names]:
+        raise RefusedError(f"the .npz lacks: {', '.join(missing)}")
+    found = load_npz(io.BytesIO(data), share=0.0)
+    held_out = int(found.is_test.sum())
+    lines = [f"held out: {counted(held_out, 'row')} (by is_test)"] * (held_out > 0)
+    own = found.label_names if "label_names" in names else None
+    return _local(found, people, label_names=own, lines=tuple(lines))
 
 
 def check_description(manifest: Mapping[str, Any]) -> None:
@@ -205,6 +200,8 @@ def check_description(manifest: Mapping[str, Any]) -> None:
             "the service describes a model without exponents or classes, or with more than "
             f"{MAX_DIMENSION:,} columns or {MAX_CLASSES:,} classes"
         )
+    if (names := manifest.get("features")) and not _are(names, str, MAX_DIMENSION):
+        raise RefusedError("the service describes a model whose features have no names")
     named = extractor if isinstance(extractor, dict) else {}
     parameters = named.get("parameters", {})
     texts = [named.get("id"), named.get("digest")]
@@ -249,6 +246,7 @@ def with_features(
     """
     check_description(manifest)
     wanted = manifest["extractor"]
+    rows = _in_order(rows, manifest.get("features") or [])
     source: Extractor = named or Identity(rows.features.shape[1])
     if source.digest == wanted["digest"]:
         return rows
@@ -264,7 +262,23 @@ def with_features(
             f"these rows have, and {outputs} outputs, as the model has"
         )
     extractor = registry.get(wanted["id"], parameters, digest=wanted["digest"])
-    return replace(rows, features=extractor.extract(rows.features))
+    return replace(rows, features=extractor.extract(rows.features), names=())
+
+
+def _in_order(rows: LocalRows, wanted: Sequence[str]) -> LocalRows:
+    """Return rows of a table with the model's features in its order, if both have names.
+
+    Raises RefusedError: the names are others.
+    """
+    if not wanted or not rows.names:
+        return rows
+    if sorted(rows.names) != sorted(wanted):
+        raise RefusedError(
+            "DATA or --features names other features than the model has, which "
+            "`lethe model show --json` lists"
+        )
+    places = [rows.names.index(name) for name in wanted]
+    return replace(rows, features=rows.features[:, places], names=tuple(wanted))
 
 
 def message_of(
@@ -315,9 +329,9 @@ def message_of(
 def quantise(rows: LocalRows, chosen: list[int], manifest: Mapping[str, Any]) -> Rows:
     """Return the codes of some rows, with the quantiser steps shared by all clients.
 
-    Raises RefusedError for NaN, infinity, another width or an unknown label.
+    Raises RefusedError for NaN, infinity, another width, other features or an unknown label.
     """
-    exponents = tuple(int(value) for value in manifest["exponents"])
+    rows = _in_order(rows, manifest.get("features") or [])
     positions = np.array(chosen)
     labels = numbered(rows, manifest["classes"])[positions]
     if labels.min() < 0 or labels.max() >= len(manifest["classes"]):
@@ -325,9 +339,22 @@ def quantise(rows: LocalRows, chosen: list[int], manifest: Mapping[str, Any]) ->
             f"labels: must lie between 0 and {len(manifest['classes']) - 1}, the "
             "places of the model's classes"
         )
-    quantiser = Quantiser(exponents, int(manifest["bits"]))
-    codes, _ = quantiser.quantise(rows.features[positions])
+    codes, _ = _quantiser(manifest).quantise(rows.features[positions])
     return Rows(codes, labels)
+
+
+def clipped(rows: LocalRows, manifest: Mapping[str, Any]) -> int:
+    """Return how many numbers are beyond the quantiser's range, and learned as its end.
+
+    Raises RefusedError as `quantise`.
+    """
+    rows = _in_order(rows, manifest.get("features") or [])
+    return _quantiser(manifest).quantise(rows.features)[1]
+
+
+def _quantiser(manifest: Mapping[str, Any]) -> Quantiser:
+    exponents = tuple(int(value) for value in manifest["exponents"])
+    return Quantiser(exponents, int(manifest["bits"]))
 
 
 def _factored(message: Message, codes: Rows) -> Message:

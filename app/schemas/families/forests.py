@@ -7,7 +7,7 @@ from pydantic import Field, model_validator
 
 from app.schemas.base import Finite, Wire
 from app.schemas.families.scripts import check_names
-from app.schemas.models import FamilyManifest, Name
+from app.schemas.models import Name, NamedFeatures
 from lethe.catalogue import ForestMethod
 
 Edges = Annotated[list[Finite], Field(max_length=62)]
@@ -32,7 +32,7 @@ class ForestOptions(Wire):
     step: Finite = Field(default=2**-10, gt=0)
 
 
-class NewForest(FamilyManifest):
+class NewForest(NamedFeatures):
     """The "manifest" part of POST /v1/models for a forest.
 
     classes: names, or none of a forest that predicts numbers. edges: of each feature's bins,
@@ -40,7 +40,8 @@ class NewForest(FamilyManifest):
     data or from knowledge of the feature, never from rows that may be erased. bins: held-out:
     quantiles of the registered rows that an array `bins` marks; no tree learns these, and the
     edges change when one is erased. `edges` are then used for features without a value in any
-    of these rows. missing: whether NaN is a value; else rows with NaN are refused.
+    of these rows. missing: whether NaN is a value; else rows with NaN are refused. features:
+    their names, in the order of `edges`.
     """
 
     family: Literal["forest"]
@@ -54,6 +55,7 @@ class NewForest(FamilyManifest):
     @model_validator(mode="after")
     def _fits(self) -> Self:
         check_names(self.classes)
+        self.check_features(len(self.edges))
         for place, own in enumerate(self.edges):
             if any(high <= low for low, high in pairwise(own)):
                 raise ValueError(f"edges: those of feature {place} must ascend")
@@ -69,6 +71,7 @@ class NewForest(FamilyManifest):
         group = options["group"] or max(1, round(len(self.edges) ** 0.5))
         config: dict[str, Any] = {
             "columns": len(self.edges),
+            **self.pinned_features(),
             # Exactly, whatever reads them.
             "edges": [[edge.hex() for edge in own] for own in self.edges],
             "missing": self.missing,

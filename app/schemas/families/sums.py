@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, model_validator
 
 from app.schemas.base import Finite, Wire
-from app.schemas.models import FamilyManifest, Name
+from app.schemas.models import Name, NamedFeatures
 from lethe.catalogue import SumsMethod
 
 Exponent = Annotated[int, Field(ge=-160, le=160)]
@@ -47,11 +47,12 @@ class SumsOptions(Wire):
         return self
 
 
-class NewSums(FamilyManifest):
+class NewSums(NamedFeatures):
     """The "manifest" part of POST /v1/models for ridge and naive Bayes from integer sums.
 
     classes: names, or none of ridge-regressor, which predicts numbers. columns: of a row's
-    features. weighted: whether each row has a weight, in an array `weights`.
+    features; features: their names. weighted: whether each row has a weight, in an array
+    `weights`.
     """
 
     family: Literal["sums"]
@@ -63,6 +64,7 @@ class NewSums(FamilyManifest):
 
     @model_validator(mode="after")
     def _classes_of_a_classifier(self) -> Self:
+        self.check_features(self.columns)
         classifies = self.sums.estimator != "ridge-regressor"
         if classifies and len(self.classes) < 2:
             raise ValueError(f"classes: name at least two for {self.sums.estimator}")
@@ -86,6 +88,7 @@ class NewSums(FamilyManifest):
         exact = {name: options[name].hex() for name in ("alpha", "var_smoothing")}
         return self.of_rows(
             columns=self.columns,
+            **self.pinned_features(),
             missing=False,
             weighted=self.weighted,
             sums={**options, **exact},

@@ -2,15 +2,14 @@
 
 from typing import Annotated, Any, Self
 
-from pydantic import Field, StringConstraints, model_validator
+from pydantic import Field, model_validator
 
-from app.schemas.models import FamilyManifest
+from app.schemas.models import NamedFeatures, Word
 
-Word = Annotated[str, StringConstraints(max_length=200)]
 Categories = Annotated[list[Word], Field(min_length=1, max_length=10_000)]
 
 
-class TableManifest(FamilyManifest):
+class TableManifest(NamedFeatures):
     """The part of a manifest that describes a row.
 
     columns: of a row's features; features: their names, if they have some. categories: of
@@ -19,16 +18,12 @@ class TableManifest(FamilyManifest):
     """
 
     columns: int = Field(ge=1, le=10_000)
-    features: list[Word] = Field(default_factory=list, max_length=10_000)
     categories: dict[Word, Categories] = Field(default_factory=dict, max_length=1000)
     weighted: bool = False
 
     @model_validator(mode="after")
     def _names_columns(self) -> Self:
-        if self.features and len(self.features) != self.columns:
-            raise ValueError("features: name every column, or none")
-        if len(set(self.features)) != len(self.features):
-            raise ValueError("features: name each once")
+        self.check_features(self.columns)
         for name, values in self.categories.items():
             if name not in self.features:
                 raise ValueError(f"categories: {name} is not among the features")

@@ -1,4 +1,4 @@
-"""What manifests of recipes, shards and scripts say of their columns."""
+"""What manifests say of the columns of their rows."""
 
 from typing import Any
 
@@ -53,3 +53,27 @@ def test_columns_are_pinned_and_what_is_not_used_is_absent(family: str) -> None:
 def test_columns_that_contradict_each_other(family: str, changes: Any, problem: str) -> None:
     with pytest.raises(ValidationError, match=problem):
         manifest(family, **changes)
+
+
+NAMED: dict[str, dict[str, Any]] = {
+    "sums": {"columns": 2, "sums": {"estimator": "gaussian-nb"}},
+    "forest": {"edges": [[0.0], [0.0]]},
+    "ridge": {
+        "exponents": [0, 0],
+        "penalty": 1.0,
+        "extractor": {"id": "identity", "digest": "0" * 64, "parameters": {}},
+    },
+}
+
+
+@pytest.mark.parametrize("family", NAMED)
+def test_other_families_pin_the_names_of_features_too(family: str) -> None:
+    plain = {"family": family, "ref": "m", "classes": ["a", "b"], **NAMED[family]}
+    read = MANIFESTS[family].model_validate
+    assert "features" not in read(plain).pinned()["config"]
+    assert read({**plain, "features": ["x", "y"]}).pinned()["config"]["features"] == ["x", "y"]
+    with pytest.raises(ValidationError, match="features: name each once"):
+        read({**plain, "features": ["x", "x"]})
+    if family != "ridge":  # whose names are those of its extractor's inputs
+        with pytest.raises(ValidationError, match="name every column, or none"):
+            read({**plain, "features": ["x"]})

@@ -159,3 +159,18 @@ def test_what_is_sent_for_a_masked_model_is_nothing_else(
     with pytest.raises(UploadError) as caught:
         alone(**changes)
     assert problem in caught.value.detail
+
+
+@pytest.mark.parametrize("name", ["labels", "held_out_labels"])
+def test_integers_to_predict_that_a_float_cannot_hold_are_refused(name: str) -> None:
+    """They are packed as float64, which has another number next to each of them."""
+    config = {"family": "recipe", "columns": 2}
+    features = np.ones((M, 2))
+    arrays = {"features": features, "labels": np.zeros(M, int), "clients": np.array(["c"] * M)}
+    arrays |= held(features, np.zeros(M, int))
+    parse = partial(parse_rows, config=config, classes=0, max_bytes=MAX)
+    for number in (2**53, -(2**53)):
+        assert parsed(pack({**arrays, name: np.full(M, number)}), parse).rows == M
+    for number in (2**53 + 1, -(2**53) - 1):
+        with pytest.raises(UploadError, match=f"{name} hold an integer beyond"):
+            parsed(pack({**arrays, name: np.full(M, number)}), parse)

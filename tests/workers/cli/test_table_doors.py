@@ -52,19 +52,23 @@ def table(tmp_path: Path) -> Path:
 class Provider:
     """Holds a model whose classes have another order than this client's labels."""
 
-    def __init__(self, data: str) -> None:
+    def __init__(self, data: str, extractor: dict[str, Any] | None = None) -> None:
         self.data = data
+        own = Identity(2)
+        plain = {"id": own.id, "digest": own.digest, "parameters": {}}
+        self.extractor = extractor or plain
+        self.features: list[str] = []
         self.sent: list[bytes] = []
 
     def manifest(self, ref: str) -> dict[str, Any]:
-        extractor = Identity(2)
         return {
             "data": self.data,
             "family": "ridge",
             "classes": ["red", "green", "blue"],
             "bits": 16,
             "exponents": [-8, -8],
-            "extractor": {"id": extractor.id, "digest": extractor.digest, "parameters": {}},
+            "features": self.features,
+            "extractor": self.extractor,
         }
 
     def contribute(self, ref: str, body: bytes, *, add_back: bool) -> dict[str, Any]:
@@ -116,6 +120,101 @@ def test_features_of_another_extractor_are_not_contributed(
         if refused:
             assert isinstance(result.exception, UnusableError)
             assert "the model reads features of identity" in result.exception.detail
+
+
+@pytest.mark.parametrize("identities", [False, True])
+def test_an_npz_that_names_its_labels_is_contributed_by_their_names(
+    identities: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`lethe features extract` writes such a file: its classes are those of its own rows."""
+    path = tmp_path / "rows.npz"
+    rows: dict[str, Any] = {
+        "features": np.array([[1.0, 1], [2, 2], [3, 3]], np.float32),
+        "labels": np.array([0, 1, 1]),
+        "label_names": np.array(["blue", "red"]),
+        "clients": np.array(["w7"] * 3),
+        "records": np.array(["r1", "r2", "r3"]),
+        "is_test": np.array([False, False, True]),
+    }
+    if identities:
+        rows["identity_email"] = np.array(["a@example.org", "", "b@example.org"])
+    np.savez(path, allow_pickle=False, **rows)
+    provider = Provider("rows")
+    result = contribute(monkeypatch, provider, path)
+    assert result.exit_code == 0, result.exception
+    assert "held out: 1 row (by is_test)" in result.output
+    with np.load(io.BytesIO(provider.sent[0])) as sent:
+        assert sent["labels"].tolist() == [2, 0]
+    provider = Provider("statistics")
+    result = contribute(monkeypatch, provider, path)
+    assert result.exit_code == 0, result.exception
+    assert "held out: 1 row (by is_test)" in result.output
+    message = unpack_message(provider.sent[0], bits=16).message
+    assert message.counts.tolist() == [1, 0, 1]
+    odd = {**rows, "label_names": np.array(["blue", "pink"])}
+    for data in ("rows", "statistics"):
+        np.savez(path, allow_pickle=False, **odd)
+        provider = Provider(data)
+        assert "none of the model's classes" in said(contribute(monkeypatch, provider, path))
+        assert not provider.sent
+
+
+def test_a_table_without_some_labels_is_contributed_and_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "rows.parquet"
+    pq.write_table(pa.table({**COLUMNS, "kind": [None, *COLUMNS["kind"][1:]]}), path)
+    for data in ("rows", "statistics"):
+        result = contribute(monkeypatch, Provider(data), path, *WORDS)
+        assert result.exit_code == 0, result.exception
+        assert "left out: 1 row without a label" in result.output
+        assert "2 features: f_a, f_b" in result.output
+        assert "clipped" not in result.output
+
+
+@pytest.mark.parametrize("data", ["rows", "statistics"])
+def test_clipped_numbers_of_a_contribution_are_counted(
+    data: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "rows.parquet"
+    pq.write_table(pa.table({**COLUMNS, "f_a": [200.0, -300.0, *COLUMNS["f_a"][2:]]}), path)
+    result = contribute(monkeypatch, Provider(data), path, *WORDS)
+    assert result.exit_code == 0, result.exception
+    assert "clipped: 2 numbers beyond the range of the model's steps" in result.output
+
+
+@pytest.mark.parametrize("data", ["rows", "statistics"])
+def test_columns_are_found_by_the_names_of_the_models_features(
+    data: str, table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another order of columns in a later file taught the model swapped features."""
+    turned = tmp_path / "turned.parquet"
+    pq.write_table(pa.table({name: COLUMNS[name] for name in reversed(COLUMNS)}), turned)
+    provider = Provider(data)
+    provider.features = ["f_a", "f_b"]
+    for path in (table, turned):
+        result = contribute(monkeypatch, provider, path, *WORDS)
+        assert result.exit_code == 0, result.exception
+    assert provider.sent[0] == provider.sent[1]
+    for words in ((*WORDS[:-1], "f_a"), (*WORDS[:-1], "f_a", "--features", "test")):
+        refused = contribute(monkeypatch, provider, table, *words)
+        assert "names other features than the model has" in said(refused)
+    assert len(provider.sent) == 2
+
+
+def test_a_table_is_contributed_as_features_of_the_models_extractor(
+    table: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its columns may be as many as the model's, so that nobody else could notice."""
+    parameters = {"inputs": "2", "outputs": "2", "scale": "1.0", "seed": "0"}
+    opened = registry.get("random-relu", parameters)
+    described = {"id": opened.id, "digest": opened.digest, "parameters": opened.parameters}
+    provider = Provider("rows", described)
+    result = contribute(monkeypatch, provider, table, *WORDS)
+    assert result.exit_code == 0, result.exception
+    plain = np.array([COLUMNS["f_a"], COLUMNS["f_b"]]).T
+    with np.load(io.BytesIO(provider.sent[0])) as sent:
+        assert np.array_equal(sent["features"], opened.extract(plain))
 
 
 RANDOM: dict[str, Any] = {
@@ -329,6 +428,16 @@ def test_features_of_a_table_are_registered_as_an_npz(table: Path, tmp_path: Pat
     assert extract(table, out, *words).exit_code == 0
     with np.load(out) as archive:
         assert "is_test" not in archive.files
+
+
+def test_what_is_not_extracted_is_said(tmp_path: Path) -> None:
+    path, out = tmp_path / "rows.parquet", tmp_path / "out.npz"
+    pq.write_table(pa.table({**COLUMNS, "kind": [None, *COLUMNS["kind"][1:]]}), path)
+    result = extract(path, out, "--extractor", "identity", "--label", "kind", *WORDS[-2:])
+    assert result.exit_code == 0, result.exception
+    assert "left out: 1 row without a label" in result.output
+    assert "not used: id, ward, email, test, note" in result.output
+    assert 'client: "all" for every row' in result.output
 
 
 @pytest.mark.parametrize(

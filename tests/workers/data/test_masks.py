@@ -1,6 +1,8 @@
 """A folder of images and masks, written as PNG here, and folders with something wrong."""
 
 import importlib.util
+import struct
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +58,51 @@ def test_a_palette_holds_classes_and_one_bit_is_black_and_white(tmp_path: Path) 
     assert np.array_equal(load_masks(tmp_path, 3).masks[0], MASK)
     Image.fromarray(MASK > 0).save(tmp_path / "masks/a/0.png")
     assert np.array_equal(load_masks(tmp_path, 2, values=(0, 255)).masks[0], MASK > 0)
+
+
+def deep_png(array: NDArray[np.uint16]) -> bytes:
+    """Return a PNG of 16 bits for each channel, which Pillow cannot write."""
+    height, width, channels = array.shape
+    colour = {2: 4, 3: 2}[channels]
+    lines = b"".join(b"\0" + row.astype(">u2").tobytes() for row in array)
+
+    def chunk(name: bytes, data: bytes) -> bytes:
+        body = name + data
+        return len(data).to_bytes(4, "big") + body + zlib.crc32(body).to_bytes(4, "big")
+
+    header = struct.pack(">IIBBBBB", width, height, 16, colour, 0, 0, 0)
+    parts = ((b"IHDR", header), (b"IDAT", zlib.compress(lines)), (b"IEND", b""))
+    return b"\x89PNG\r\n\x1a\n" + b"".join(chunk(*part) for part in parts)
+
+
+@pytest.mark.parametrize("channels", [2, 3])
+def test_sixteen_bits_of_colours_are_not_halved(tmp_path: Path, channels: int) -> None:
+    root = folder(tmp_path)
+    for path in root.glob("images/*/*.png"):
+        path.write_bytes(deep_png(PICTURE[..., :channels].astype(np.uint16) * 257 + 1))
+    with pytest.raises(DatasetError, match="more than 8 bits"):
+        load_masks(root, 3)
+
+
+def test_indices_of_a_palette_are_no_pixels_of_an_image(tmp_path: Path) -> None:
+    """The same colour has another index in the palette of another image."""
+    root = folder(tmp_path)
+    for path in root.glob("images/*/*.png"):
+        Image.fromarray(PICTURE).quantize(16).save(path)
+    with pytest.raises(DatasetError, match="images: one has a palette"):
+        load_masks(root, 3)
+
+
+@pytest.mark.parametrize("name", ["a/9.PNG", "a/9.tif", "a/deeper/9.png", "9.png"])
+def test_files_that_would_not_be_learned_are_refused(tmp_path: Path, name: str) -> None:
+    root = folder(tmp_path)
+    (root / "images/a/.DS_Store").write_bytes(b"of a desktop")
+    assert len(load_masks(root, 3).images) == 3
+    for part in ("images", "masks"):
+        (root / part / name).parent.mkdir(exist_ok=True)
+        (root / part / name).write_bytes((root / part / "a/0.png").read_bytes())
+    with pytest.raises(DatasetError, match=r"1 entries are not SITE/NAME\.png"):
+        load_masks(root, 3)
 
 
 def break_folder(root: Path, how: str) -> None:

@@ -164,5 +164,5 @@ def test_a_damaged_archive_is_refused_by_every_reader(
 
 
 def test_words_are_no_labels() -> None:
-    with pytest.raises(RefusedError, match="readable"):
+    with pytest.raises(RefusedError, match="labels: must be one integer"):
         parse_rows(labels_of_words(b""))

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from workers.registration.recipe import RecipeRows
+
 
 @click.command(epilog=ABOUT_DATA)
 @click.argument("file", type=FILE, metavar="FOREST")
@@ -59,7 +61,7 @@ def forest(
         options = read_recipe(file)
         numbers = bool(options.get("numbers", False))
         rows = read_rows(data, columns, numbers=numbers)
-        known = None if public is None else _public(public, columns, numbers=numbers)
+        known = None if public is None else _public(public, columns, rows, numbers=numbers)
         held_out = bins == "held-out"
         prepared = forests.prepare_forest(
             rows, options, ref=ref, public=known, held_out_bins=held_out
@@ -74,9 +76,22 @@ def forest(
 
 
 def _public(
-    public: Path, columns: Mapping[str, Any], *, numbers: bool
+    public: Path, columns: Mapping[str, Any], rows: "RecipeRows", *, numbers: bool
 ) -> "NDArray[np.float64]":
+    """Return the features of public rows, in the order of those that are learned."""
+    from workers.errors import RefusedError
+
     options = {**columns, "sql": None, "query": None}  # those options name the learned rows
-    found = read_rows(public, options, numbers=numbers, quiet=True).features
-    click.echo(f"{public.name}: {len(found):,} public rows: their quantiles become the edges")
-    return found
+    found = read_rows(public, options, numbers=numbers, quiet=True)
+    features = found.features
+    if rows.names and found.names:
+        if sorted(found.names) != sorted(rows.names):
+            raise RefusedError(
+                f"{public.name}: has other features than DATA: name those of both with "
+                "--features"
+            )
+        features = features[:, [found.names.index(name) for name in rows.names]]
+    click.echo(
+        f"{public.name}: {len(features):,} public rows: their quantiles become the edges"
+    )
+    return features

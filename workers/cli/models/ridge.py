@@ -135,6 +135,9 @@ def ridge(
                 send_held_out=send_holdout,
             )
     manifest = {**prepared.manifest, "verification": {"statistics": verify}}
+    names = rows_read.taken.features
+    if not isinstance(names, int):  # of a table; a client's may have another order
+        manifest["features"] = list(names)
     if rows == "masked":
         manifest["masked"] = {"contributors": least_contributors, "rows": least_rows}
     if sketch_rank is not None:
@@ -157,6 +160,8 @@ def ridge(
                 )
             return
         operator.register_model(service.decided(manifest), prepared.npz)
+        for line in prepared.lines():
+            click.echo(line)
         click.echo(f"registered {prepared.summary()}; fitting …")
         service.wait_until_ready(operator, ref, FIT_SECONDS)
 

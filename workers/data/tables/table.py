@@ -27,6 +27,7 @@ from workers.data.tables.values import (
     plain_values,
     texts_of,
     type_name,
+    with_plain_nulls,
 )
 from workers.errors import DatasetError
 
@@ -64,6 +65,7 @@ class DataTable:
 
     def __init__(self, arrow: pa.Table, *, untyped: bool = False) -> None:
         check_names(arrow.column_names)
+        arrow = with_plain_nulls(arrow)
         self._arrow = arrow
         self._names = tuple(arrow.column_names)  # Arrow makes the list anew each time
         self._places = {name: place for place, name in enumerate(self._names)}

@@ -23,6 +23,27 @@ def plain_values(values: pa.ChunkedArray) -> pa.ChunkedArray:
     return pc.cast(values, pa.float32()) if pa.types.is_float16(values.type) else values
 
 
+def with_plain_nulls(table: pa.Table) -> pa.Table:
+    """Return a table whose dictionaries have no null: an index of one is null instead.
+
+    Arrow does not count such a null, so that a missing id would be the text "None".
+    """
+    for place, field in enumerate(table.schema):
+        chunks = table.column(place).chunks
+        if pa.types.is_dictionary(field.type) and any(c.dictionary.null_count for c in chunks):
+            plain = pa.chunked_array([_plain_nulls(chunk) for chunk in chunks], field.type)
+            table = table.set_column(place, field, plain)
+    return table
+
+
+def _plain_nulls(chunk: pa.DictionaryArray) -> pa.DictionaryArray:
+    empty = pc.is_null(chunk.dictionary).take(chunk.indices)
+    indices = pc.if_else(empty, pa.scalar(None, chunk.indices.type), chunk.indices)
+    return pa.DictionaryArray.from_arrays(
+        indices, chunk.dictionary, ordered=chunk.type.ordered, safe=False
+    )
+
+
 def mapped(
     values: pa.ChunkedArray, function: Callable[[pa.Array], pa.Array], kind: pa.DataType
 ) -> pa.ChunkedArray:

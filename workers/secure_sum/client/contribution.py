@@ -32,13 +32,16 @@ class Contribution:
 def check_manifest(plan: RoundPlan, manifest: Mapping[str, Any]) -> None:
     """Return if a plan matches the model that a manifest describes.
 
-    Members that agree on the plan use the same steps, classes and extractor. Raises PlanError
-    if it is for another model; RefusedError if it describes none.
+    Members that agree on the plan use the same steps, classes, extractor and order of features.
+
+    Raises PlanError if it is for another model; RefusedError if it describes none.
     """
     check_description(manifest)
     used = {
         name: manifest[name] for name in ("bits", "classes", "exponents", "extractor", "ref")
     }
+    if manifest.get("features"):
+        used["features"] = manifest["features"]
     digest = sha256(canonical.encode(used)).hexdigest()
     shape = (len(manifest["exponents"]), len(manifest["classes"]))
     if digest != plan.configuration or shape != (plan.dimension, plan.classes):

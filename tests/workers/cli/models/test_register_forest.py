@@ -81,6 +81,39 @@ def test_public_rows_are_the_edges_and_are_not_sent(tmp_path: Path, service: Ser
     assert "default edges" not in found.output
 
 
+def test_public_columns_are_found_by_their_names(tmp_path: Path, service: Service) -> None:
+    """Their order in the file is not that of the learned rows."""
+    learned = table(tmp_path)
+    edges = []
+    for names in ("abcd", "dcba"):
+        public = tmp_path / f"{names}.parquet"
+        values = {name: load_iris().data[:, "abcd".index(name)] for name in names}
+        pq.write_table(pa.table({**values, "kind": load_iris().target}), public)
+        words = ("--label", "kind", "--features", "[abcd]", "--public", public)
+        found = register(tmp_path, SMALL, renamed(learned, tmp_path), *words)
+        assert found.exit_code == 0, (found.output, found.exception)
+        edges.append(service.manifest["edges"])
+    assert edges[0] == edges[1]
+    assert service.manifest["features"] == ["a", "b", "c", "d"]
+    pq.write_table(
+        pa.table({**values, "kind": load_iris().target}).rename_columns(
+            ["a", "b", "c", "e", "kind"]
+        ),
+        public,
+    )
+    words = ("--label", "kind", "--public", public)
+    refused = register(tmp_path, SMALL, renamed(learned, tmp_path), *words)
+    assert "has other features than DATA" in str(refused.exception)
+
+
+def renamed(learned: Path, folder: Path) -> Path:
+    path = folder / "renamed.parquet"
+    features = load_iris().data
+    columns = {name: features[:, place] for place, name in enumerate("abcd")}
+    pq.write_table(pa.table({**columns, "kind": load_iris().target}), path)
+    return path
+
+
 def test_held_out_rows_are_records_that_make_the_edges(
     tmp_path: Path, service: Service
 ) -> None:

@@ -79,6 +79,7 @@ def test_classes_with_rounded_weights(tmp_path: Path, service: Service) -> None:
     places = [int(one.rpartition("-")[2]) for one in service.rows["records"].tolist()]
     assert np.abs(service.rows["weights"] - weights[places]).max() <= 1 / 32
     assert service.manifest["columns"] == 4
+    assert len(service.manifest["features"]) == 4
     assert service.manifest["sums"] == {"estimator": "gaussian-nb"}
 
 

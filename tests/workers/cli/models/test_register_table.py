@@ -67,6 +67,18 @@ def test_a_table_is_registered(service: Service, tmp_path: Path) -> None:
     assert set(service.upload.clients) == {"north", "south"}
 
 
+def test_what_the_steps_change_is_said(service: Service, tmp_path: Path) -> None:
+    """Held-out rows alone choose the steps: other rows may be beyond them, or below."""
+    held_out = [row < 4 for row in range(ROWS)]
+    large = [1.0 if row < 4 else 1e6 * (row == 9) for row in range(ROWS)]
+    small = [0.0 if row < 4 else 1e-9 for row in range(ROWS)]
+    path = written(tmp_path, f_a=large, f_b=small, test=held_out)
+    result = register(path, *WORDS, "--holdout", "test")
+    assert result.exit_code == 0, (result.output, result.exception)
+    assert "clipped: 1 number beyond twice the largest held-out one" in result.output
+    assert "rounded to 0 in every row: 1 feature, too small for the steps" in result.output
+
+
 def test_names_in_a_file_do_not_act_on_the_terminal(
     service: Service, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

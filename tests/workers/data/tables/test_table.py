@@ -284,3 +284,20 @@ def test_spelled_floats_are_the_doubles_they_spell(values: list[float | None]) -
 def test_decimals_become_the_nearest_doubles(values: list[Decimal]) -> None:
     got = typed(values, pa.decimal128(38, 6)).matrix(["c"])[:, 0]
     assert got.tolist() == [float(value) for value in values]
+
+
+def test_a_null_in_a_dictionary_is_a_missing_value() -> None:
+    """Arrow counts the nulls of the indices alone: such an id was the text "None"."""
+    codes = pa.array([0, 1, 0, None], pa.int8())
+    found = typed(pa.DictionaryArray.from_arrays(codes, pa.array(["a", None])))
+    for read in (found.ids, found.strings):
+        with pytest.raises(DatasetError, match="2 of 4 values are missing"):
+            read("c")
+    assert found.holes("c").tolist() == [False, True, False, True]
+    assert found.column("c").nulls == 2
+    numbers = typed(pa.DictionaryArray.from_arrays(codes, pa.array([1.5, None])))
+    with pytest.raises(DatasetError, match="2 of 4 values are missing"):
+        numbers.matrix(["c"])
+    whole = typed(pa.DictionaryArray.from_arrays(codes, pa.array([7, None])))
+    with pytest.raises(DatasetError, match="2 of 4 values are missing"):
+        whole.ids("c")
