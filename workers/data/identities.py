@@ -194,7 +194,8 @@ def _renumbered(
             f"labels: one has no name: labels count from 0, and label_names has {len(own)}"
         )
     places = {name: place for place, name in enumerate(classes)}
-    found = np.array([places.get(name, -1) for name in own.tolist()], np.int64)[labels]
+    known = np.array([places.get(name, -1) for name in own.tolist()], np.int64)
+    found: NDArray[np.int64] = known[labels]
     if unknown := int((found < 0).sum()):
         raise DatasetError(
             f"{unknown:,} labels are none of the model's classes, which `lethe model show` "

@@ -8,8 +8,8 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, StringConstraints, model_validator
 
 from app.schemas.base import Finite, Whole, Wire
-from app.schemas.families.tables import TableManifest, Word
-from app.schemas.models import Name
+from app.schemas.families.tables import TableManifest
+from app.schemas.models import Name, Word
 from lethe.catalogue import CLASSIFIERS, REGRESSORS, TRANSFORMERS, RecipeClass, RecipeMethod
 
 Parameter = Annotated[str, StringConstraints(pattern=r"^[a-zA-Z][a-zA-Z0-9_]{0,39}$")]

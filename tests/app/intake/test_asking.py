@@ -68,7 +68,7 @@ def test_a_person_asks_follows_and_gets_the_answer(
     approve(page, case.ref)
     done = Page(visitor.follow(received.case_code))
     assert "The deletion is confirmed by a certificate." in done.text
-    assert "Deleted. Our system was changed and checked" in done.text
+    assert "Your data is deleted. Our system was changed and checked" in done.text
     assert not done.can_withdraw
     assert "/verify" in done.links
     page.check()

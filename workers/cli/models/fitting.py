@@ -94,7 +94,8 @@ def check_categories(document: Mapping[str, Any]) -> None:
     """Raise click.ClickException if a file's `categories` are not lists of texts by name."""
     from pydantic import TypeAdapter, ValidationError
 
-    from app.schemas.families.tables import Categories, Word
+    from app.schemas.families.tables import Categories
+    from app.schemas.models import Word
     from workers.cli.models.training import first_problem
 
     try:

@@ -101,8 +101,8 @@ def test_public_columns_are_found_by_their_names(tmp_path: Path, service: Servic
         ),
         public,
     )
-    words = ("--label", "kind", "--public", public)
-    refused = register(tmp_path, SMALL, renamed(learned, tmp_path), *words)
+    file, options = renamed(learned, tmp_path), ("--label", "kind", "--public", public)
+    refused = register(tmp_path, SMALL, file, *options)
     assert "has other features than DATA" in str(refused.exception)
 
 
