@@ -1,6 +1,5 @@
 """compose.yaml: its variables, targets, commands and database role are real ones."""
 
-import asyncio
 import base64
 import hashlib
 import hmac
@@ -20,6 +19,7 @@ from typing import Any, cast
 import click
 import pytest
 import yaml
+from anyio.from_thread import start_blocking_portal
 from sqlalchemy import create_engine, make_url, text
 from sqlalchemy.engine import URL, Engine
 from sqlalchemy.exc import ProgrammingError
@@ -78,7 +78,8 @@ def test_the_address_of_a_client_comes_from_the_proxy_of_this_machine_alone() ->
 
         scope = {"type": "http", "client": (peer, 1), "headers": forwarded}
         middleware = ProxyHeadersMiddleware(application, trusted_hosts=trusted)
-        asyncio.run(middleware(cast(Any, scope), cast(Any, None), cast(Any, None)))
+        with start_blocking_portal() as portal:  # a browser's tests leave a loop in this thread
+            portal.call(middleware, cast(Any, scope), cast(Any, None), cast(Any, None))
         assert seen == [client or peer]
 
 
