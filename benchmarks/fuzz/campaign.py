@@ -117,11 +117,13 @@ def render(found: Mapping[str, Any]) -> str:
         )
         for name, one in sorted(found.items())
     ]  # fmt: skip
+    reached = f"at least {fewest:,} of each"
+    if whole < len(found):
+        reached = f"{WANTED:,} of {whole} of them and {reached}"
     return "\n".join(
         [
-            f"So far: {runs:,} inputs of {len(found)} targets, {WANTED:,} of {whole} of them "
-            f"and at least {fewest:,} of each, in {seconds / 3600:.1f} hours; {crashes} "
-            "crashes.\n",
+            f"So far: {runs:,} inputs of {len(found)} targets, {reached}, in "
+            f"{seconds / 3600:.1f} hours; {crashes} crashes.\n",
             table(("target", "inputs", "read", "ways", "slowest", "crashes"), body),
         ]
     )
