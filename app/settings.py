@@ -441,7 +441,7 @@ class Settings(BaseSettings):
     @classmethod
     def _refuse_no_directory(cls, given: object) -> object:
         if isinstance(given, str) and (not given.strip() or given.startswith("~")):
-            raise ValueError("name a directory by its path; ~ stands for none here")
+            raise ValueError("must be the path of a directory; ~ is not expanded")
         return given
 
     @field_validator("database_url")
@@ -481,8 +481,8 @@ class Settings(BaseSettings):
         secret = self.database_password.get_secret_value()
         if secret and not self.database_url.startswith("postgresql"):
             raise ValueError(
-                "LETHE_DATABASE_PASSWORD is set, and SQLite, in the data directory by default, "
-                "has none: set LETHE_DATABASE_URL to the server, or unset the password"
+                "LETHE_DATABASE_PASSWORD is set, but SQLite, the default, takes no password: "
+                "set LETHE_DATABASE_URL to the server, or unset the password"
             )
         return self
 
@@ -490,8 +490,8 @@ class Settings(BaseSettings):
     def _refuse_closed_to_nobody(self) -> Self:
         if self.witness_fail == "closed" and not self.witness_policy:
             raise ValueError(
-                "LETHE_WITNESS_FAIL is closed, and no witness is asked, so that certificates "
-                "would be issued at once: set LETHE_WITNESS_POLICY, or unset both"
+                "LETHE_WITNESS_FAIL is closed, but without LETHE_WITNESS_POLICY no witness is "
+                "asked and certificates are issued at once: set the policy, or unset both"
             )
         return self
 
@@ -649,8 +649,8 @@ class Settings(BaseSettings):
         """
         if self.data_dir.exists() and not os.access(self.data_dir, os.W_OK | os.X_OK):
             raise SettingsError(
-                f"LETHE_DATA_DIR: the user {os.geteuid()}, that Lethe runs as, cannot write "
-                "there: give the directory to that user, with mode 0700"
+                f"LETHE_DATA_DIR: user {os.geteuid()}, which Lethe runs as, cannot write "
+                "there: make that user the owner of the directory, with mode 0700"
             )
 
     @property
@@ -712,7 +712,7 @@ def checked_database_url(given: str) -> str:
     if url is None or url.drivername not in DRIVERS:
         raise ValueError("must be sqlite:///FILE or postgresql://USER@HOST/DATABASE")
     if url.get_backend_name() == "sqlite" and url.database in (None, "", ":memory:"):
-        raise ValueError("SQLite must be a file: a log in memory is no log")
+        raise ValueError("SQLite must be a file: a database in memory ends with its process")
     return given
 
 

@@ -62,8 +62,8 @@ def submitters(
 
     Submitters include the person who registered the signing key, the issuer of the intake code,
     and the importer of the identity by which the person was found; if cases share the request,
-    those of each. None if the log lacks the
-    key's registration: then nobody may approve the request.
+    those of each case. None if the log lacks the key's registration: then nobody may approve
+    the request.
     """
     said = list(_each(events))
     names = {
