@@ -124,6 +124,24 @@ def test_a_refusal_says_what_the_setting_is_and_its_unit(
         Settings(**{**GOOD, name: value})
 
 
+@pytest.mark.parametrize(
+    ("values", "first"),
+    [
+        ({"witness_fail": "closed", "time_zone": "Nowhere"}, "LETHE_WITNESS_FAIL"),
+        ({"time_zone": "Nowhere", "smtp_url": "http://x"}, "LETHE_TIME_ZONE"),
+        ({"smtp_url": "smtp://x", "notice_mail": "x"}, "LETHE_MAIL_FROM"),
+        ({"notice_mail": "x", "oidc_issuer": "https://x"}, "LETHE_NOTICE_MAIL"),
+        ({"batch_min_requests": 2, "fault": "request.checked=kill"}, "set LETHE_BATCH"),
+    ],
+)
+def test_of_several_contradictions_the_first_is_reported(
+    values: dict[str, Any], first: str
+) -> None:
+    """In the order of the groups; whether all of them suit production comes last."""
+    with pytest.raises(SettingsError, match=f"^{first}"):
+        Settings(**{**GOOD, **values})
+
+
 def test_silos_and_the_queue_of_gpus_exclude_each_other() -> None:
     with pytest.raises(SettingsError, match=r"^LETHE_GPU_QUEUE and LETHE_SILOS"):
         Settings(**GOOD, gpu_queue=True, silos=2)

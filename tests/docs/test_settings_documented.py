@@ -1,14 +1,20 @@
-"""docs/configuration.md has exactly one row for each setting, with its default and meaning."""
+"""docs/configuration.md has exactly one row for each setting, with its default and meaning.
+
+It has one section for each group of settings.
+"""
 
 import re
+from inspect import get_annotations
 
 from pydantic import SecretStr
 from pydantic.fields import FieldInfo
 
 from app.settings import Settings
+from app.settings.group import SettingsGroup
 from tests.docs.markdown import REPOSITORY, read
 
 PAGE = "docs/configuration.md"
+ROW = r"(?m)^\| `LETHE_([A-Z0-9_]+)` \|"
 
 
 def _row(name: str, field: FieldInfo) -> str:
@@ -35,9 +41,17 @@ def test_every_setting_has_a_meaning() -> None:
 
 
 def test_no_row_is_of_a_setting_that_is_gone() -> None:
-    rows = re.findall(r"(?m)^\| `LETHE_([A-Z0-9_]+)` \|", read(PAGE))
+    rows = re.findall(ROW, read(PAGE))
     assert len(rows) == len(set(rows))
     assert {row.lower() for row in rows} == set(Settings.model_fields)
+
+
+def test_each_section_is_a_group_of_settings() -> None:
+    groups = (base for base in Settings.__bases__ if issubclass(base, SettingsGroup))
+    fields = {tuple(get_annotations(group)) for group in groups} - {()}  # a check has none
+    sections = (re.findall(ROW, section) for section in re.split(r"(?m)^## ", read(PAGE)))
+    rows = {tuple(row.lower() for row in section) for section in sections if section}
+    assert rows == fields, f"{PAGE} needs a section for each group, in the order of its fields"
 
 
 def test_variables_that_are_named_anywhere_exist() -> None:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from app.settings import Settings
 
-# As in app.settings; numerical libraries load later.
+# As in app.settings.jobs; numerical libraries load later.
 DEVICES = ("auto", "cpu", "cuda", "torch-cpu")
 
 
