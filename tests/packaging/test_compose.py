@@ -26,6 +26,7 @@ from sqlalchemy.exc import ProgrammingError
 from sqlalchemy.pool import NullPool
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
+from app.cli.serve import GRACE_S
 from app.ledger.startup import init_log
 from app.settings import Settings
 from lethe.cli.main import lethe
@@ -87,6 +88,14 @@ def test_what_runs_the_schedule_asks_the_witnesses() -> None:
     """`celery beat` asks none: with a policy, no certificate would ever be issued."""
     assert "celery" not in CODE
     assert "command: [lethe, worker, --beat]" in services()["worker"]
+
+
+def test_a_process_may_take_as_long_to_end_as_it_waits() -> None:
+    """Else Docker cuts off the answers that `lethe serve` waits for."""
+    found = yaml.safe_load(COMPOSE)["services"]
+    grace = {name: found[name]["stop_grace_period"] for name in ("api", "worker", "worker-gpu")}
+    assert int(grace["api"].removesuffix("s")) > GRACE_S
+    assert grace["worker"] == grace["worker-gpu"] == "60s"  # as in deploy/kubernetes
 
 
 def test_every_variable_is_a_setting() -> None:
