@@ -211,7 +211,9 @@ class Settings(BaseSettings):
         description="Longest wait for a body, in seconds; each 16 KiB that arrive add one.",
     )
     max_scope_records: int = Field(
-        default=10_000, gt=0, description="Most records that one erasure request may name."
+        default=10_000,
+        gt=0,
+        description="Most records that the body of an erasure request may name.",
     )
     request_retention_days: int = Field(
         default=1095,
