@@ -128,7 +128,7 @@ def narrow(scope: Scope, key: Binding) -> Scope:
 
 
 def check_size(named: Sequence[str], limit: int) -> None:
-    """Raise ScopeTooLargeError if a scope lists more than `limit` records."""
+    """Raise ScopeTooLargeError if a body's scope lists more than `limit` records."""
     if len(named) > limit:
         raise ScopeTooLargeError(
             f"a request may name {limit} records: split it, or name the client"

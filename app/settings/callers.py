@@ -24,7 +24,9 @@ class CallerSettings(SettingsGroup):
         description="Contributions of one key that may wait in a model's queue; 0: no limit.",
     )
     max_scope_records: int = Field(
-        default=10_000, gt=0, description="Most records that one erasure request may name."
+        default=10_000,
+        gt=0,
+        description="Most records that the body of an erasure request may name.",
     )
     max_body_bytes: int = Field(
         default=1_048_576, gt=0, description="Largest JSON request body, in bytes."

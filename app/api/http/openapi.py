@@ -250,7 +250,6 @@ RAISED: dict[str, tuple[Problem, ...]] = {
         p.MethodUnavailableError,
         p.ModelNotReadyError,
         p.ScopeChangedError,
-        p.ScopeTooLargeError,
         HeldOutChangedError,
         PeopleChangedError,
     ),

@@ -36,7 +36,7 @@ from app.service.on_behalf import follow, log_part, submit
 from app.service.parts import BEFORE, ERASING, NOTHING, ONLY_HELD_OUT, certified_at
 from app.service.queue import PARKED
 from app.service.requests import require_own_ref
-from app.service.scope import changed, check_size, holds_any, named_places
+from app.service.scope import changed, holds_any, named_places
 from app.vault.master import ADD_BACK
 from lethe.identity import Identity
 from lethe.log.entries import parse_leaf
@@ -89,6 +89,9 @@ def open_case(
 ) -> CaseView:
     """Look a person up, submit a request for each model that has records, and log both.
 
+    `max_scope_records` bounds what a body names, not what is found here: otherwise whoever puts
+    an identity on more rows prevents that person's erasure.
+
     named: the ref of the case; if it exists, it is shown and nothing is submitted. also: runs
     in the transaction once the case is stored; if it raises, nothing is stored. issued_by: who
     issued the code with which a person opens the case on the intake page.
@@ -99,7 +102,6 @@ def open_case(
         ModelNotReadyError: A model that has records of the person has no fitted version.
         ConflictError: There is no model.
         ScopeChangedError: Rows of the person, or models, were added since the lookup.
-        ScopeTooLargeError: More records in a model than a request may name.
     """
     person = wanted.person.identity()
     with services.reading() as session:
@@ -108,7 +110,6 @@ def open_case(
     if not found:
         raise ConflictError("no model is registered: there is nothing to search")
     for one in found:
-        check_size(one.learned, services.settings.max_scope_records)
         choose(one.model, request_for(wanted, one)) if one.learned else None
 
     rounds = read_rounds(services, [one.model for one in found], person)

@@ -9,7 +9,6 @@ from app.problems import (
     ContributionPendingError,
     ModelNotReadyError,
     ScopeChangedError,
-    ScopeTooLargeError,
 )
 from app.reconcile.fsck.intake import REQUESTER, issuer_commitment
 from app.schemas.people import NewCase, PersonIdentity
@@ -39,7 +38,6 @@ LATER = (
     ContributionPendingError,
     ModelNotReadyError,
     ScopeChangedError,
-    ScopeTooLargeError,
 )
 
 

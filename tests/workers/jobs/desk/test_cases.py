@@ -8,19 +8,23 @@ import pytest
 from sqlalchemy import text
 from sqlmodel import Session, select
 
+from app.ledger.sequencer import Ledger
 from app.ledger.startup import load_issuer
 from app.purge import retention
 from app.service.desk import opening
 from app.service.desk.pending import read_rounds
+from app.settings import Settings
 from lethe import canonical
 from lethe.certificates.bundle import sign_envelope
 from lethe.certificates.case_summary import CasePredicate, build_summary, check_summary
+from lethe.certificates.evidence import parse_evidence
 from lethe.errors import LetheError
 from lethe.identity import digests
-from models import Case
+from models import Case, Record
 from tests.exchanged import exchange_certificates
-from tests.installation import Installation, make_token
-from tests.workers.jobs.desk.test_people import ANN, BOB, EVE, named, ready, write
+from tests.installation import Installation, install, make_token, predicate
+from tests.small import ROWS
+from tests.workers.jobs.desk.test_people import ANN, BOB, EVE, found, named, ready, write
 
 TICKET, CHECKED, CONTACT = "TICKET-4711", "called back on the number we had", "Ann, Main St 1"
 
@@ -132,6 +136,42 @@ def test_a_second_case_follows_the_request_of_the_first(installation: Installati
     installation.drain()
     assert outcomes(shown(installation, second["ref"]).json()) == {"one": "certified"}
     assert shown(installation, second["ref"], "/summary").status_code == 200
+
+
+def test_a_case_erases_more_records_than_a_body_may_name(
+    settings: Settings, ledger: Ledger
+) -> None:
+    """Whoever puts a person's identity on more rows does not prevent their erasure."""
+    few = settings.model_copy(update={"max_scope_records": 1})
+    with install(few) as made:
+        ready(made, "one")
+        named_in_body = made.caller.erase_records("r0", "r5", fields={"model": "one"})
+        assert named_in_body.status_code == 413
+        assert named_in_body.json()["type"] == "urn:lethe:problem:scope-too-large"
+        answer = opened(made, ANN)
+        assert answer.status_code == 201, answer.text
+        case, following = answer.json(), opened(made, ANN).json()
+        [part] = case["parts"]
+        assert [one["request"] for one in following["parts"]] == [part["request"]]
+        made.drain()
+        for before in (case, following):
+            done = shown(made, before["ref"]).json()
+            assert (done["state"], outcomes(done)) == ("answered", {"one": "certified"})
+            assert done["due_at"] == before["due_at"]
+        evidence = made.caller.http.get(f"/v1/requests/{part['request']}/evidence").content
+        removal = parse_evidence(evidence).removal
+        assert sorted(one.record for one in removal.records) == ["r0", "r5"]
+        certificate = made.caller.http.get(f"/v1/requests/{part['request']}/certificate")
+        assert predicate(made, part["request"]).scope.records == 2
+        key, _ = load_issuer(few)
+        signed = shown(made, case["ref"], "/summary").content
+        check_summary(signed, key.public_key(), [certificate.content])
+        ann = found(made, f"email={ANN}", "one")
+        assert (ann.learned, ann.erased, ann.erased_by) == ((), 2, (part["request"],))
+        with made.services.reading() as session:
+            left = set(session.exec(select(Record.record)))
+        assert left == {f"r{number}" for number in range(ROWS)} - {"r0", "r5"}
+        made.check()
 
 
 def test_the_request_says_who_acts_and_what_was_checked(installation: Installation) -> None:
