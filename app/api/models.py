@@ -129,7 +129,7 @@ def _first_rows(
     if not data_of(pinned["config"]).rows_here:
         if data is None:
             return None
-        classes = len(wanted.classes)
+        classes = wanted.classes
         return parse_held_out(data, pinned["config"], classes=classes, max_bytes=max_bytes)
     if data is None:
         raise RequestValidationError(
@@ -137,7 +137,7 @@ def _first_rows(
         )
     with services.artifacts.staged("upload") as file:
         return parse_rows(
-            data, file, pinned["config"], classes=len(wanted.classes), max_bytes=max_bytes
+            data, file, pinned["config"], classes=wanted.classes, max_bytes=max_bytes
         )
 
 
@@ -251,7 +251,7 @@ def parse_contribution(
                 body,
                 file,
                 model.config,
-                classes=len(model.classes),
+                classes=model.classes,
                 max_bytes=most,
                 records_required=True,
             )

@@ -3,6 +3,7 @@
 import fcntl
 import json
 import os
+import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -11,6 +12,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
 from importlib.util import find_spec
+from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import Literal
 
@@ -28,17 +30,21 @@ from app.service import health
 from app.service.context import Services, open_services
 from app.service.queue import waits_for_a_worker
 from app.settings import Settings
+from lethe.catalogue import RECIPE, SCRIPT, SHARDS
 from lethe.cli.options import as_json as as_json_option
 from lethe.cli.options import plain
 from lethe.errors import LetheError
 from lethe.install import with_extra
-from models import Job, ScheduleLease
+from models import Job, Model, ScheduleLease
 from models.database.session import opened_engine, reading
 from models.database.types import clock, utcnow
 
 LATE = timedelta(minutes=5)  # a job's wait, without a busy worker, that counts as a failure
 LEFT = timedelta(hours=1)  # age at which a killed command's scratch directory is reported
 SKEW = timedelta(seconds=2)
+# Run as a process: it needs one thread, and gives up its own rights.
+TRIAL = ("-m", "workers.training.isolation.trial")
+ROOT = Path(__file__).parents[2]
 State = Literal["ok", "fails", "not used", "not checked"]
 
 
@@ -95,8 +101,8 @@ def diagnose() -> Diagnosis:
     made: list[Settings] = []
     if not found.look("settings", lambda: _settings(made)):
         found.skip(
-            "files", "database", "clock", "service", "schedule", "workers", "followers", "mail",
-            "pdf",
+            "files", "database", "clock", "service", "schedule", "workers", "isolation",
+            "followers", "mail", "pdf",
         )  # fmt: skip
         return found
     (settings,) = made
@@ -107,8 +113,9 @@ def diagnose() -> Diagnosis:
             _service(settings, found)
             found.look("schedule", lambda: _schedule(engine))
             found.look("workers", lambda: _workers(settings, engine))
+            found.look("isolation", lambda: _isolation(engine))
         else:
-            found.skip("clock", "service", "schedule", "workers")
+            found.skip("clock", "service", "schedule", "workers", "isolation")
     found.look("followers", lambda: _followers(settings))
     found.look("mail", lambda: _mail(settings))
     found.look("pdf", _pdf)
@@ -202,6 +209,37 @@ def _workers(settings: Settings, engine: Engine) -> str:
     if oldest is not None and not held and now - oldest > LATE:
         raise LetheError(f"{count} jobs wait and no worker holds one: start lethe worker")
     return f"{waiting} unfinished jobs, {held} held by a worker"
+
+
+def _isolation(engine: Engine) -> str:
+    """Say what a worker on this machine isolates. A fault only if a model needs it."""
+    done = subprocess.run(
+        [sys.executable, *TRIAL],
+        capture_output=True,
+        check=True,
+        cwd="/",
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+    lacks = json.loads(done.stdout)
+    if lacks["fits"]:
+        lost = "scripts do not run, and recipe fits can read files and use the network"
+    elif lacks["metadata"]:
+        lost = "scripts do not run, and recipe fits can change modes and times of files"
+    elif lacks["scripts"]:
+        lost = "scripts do not run"
+    else:
+        return "scripts and recipe fits are isolated"
+    words = f"{lost}: {lacks['scripts']}"
+    with Session(reading(engine)) as session:
+        needed = session.exec(
+            select(Model.id)
+            .where(col(Model.method).in_((*RECIPE, *SCRIPT, *SHARDS)))
+            .where(Model.state != "deleted")
+            .limit(1)
+        ).first()
+    if needed is None:
+        raise NotUsedError(words)
+    raise LetheError(words)
 
 
 def _followers(settings: Settings) -> str:

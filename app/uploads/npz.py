@@ -56,8 +56,9 @@ MALFORMED = (
     tokenize.TokenError,
 )
 IDENTITIES = (COLUMN, HELD_OUT)  # prefixes of the names of arrays about people
+LABEL_NAMES = "label_names"
 # Further arrays of Lethe's own files, which are ignored.
-PASSENGERS = ("extractor", "is_test", "label_names", "labels")
+PASSENGERS = ("extractor", "is_test", LABEL_NAMES, "labels")
 EXACT_SUM = 2**63  # an int64 sum of n products of two codes must stay below this
 
 

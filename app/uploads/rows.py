@@ -28,7 +28,7 @@ from app.schemas.models import RowForm
 from app.uploads.checked import CheckedHeldOut, CheckedUpload
 from app.uploads.evaluation import ARRAYS as EVALUATION
 from app.uploads.evaluation import FLOATS32, Evaluation
-from app.uploads.npz import Archive, Header, Headers, check_exactness, opened
+from app.uploads.npz import LABEL_NAMES, Archive, Header, Headers, check_exactness, opened
 from app.uploads.owned import HELD_OUT_RECORDS, OWNERS, Packed, add_owners, check_owners
 from app.uploads.spool import Spool
 from app.uploads.values import (
@@ -38,6 +38,7 @@ from app.uploads.values import (
     bounded_features,
     bounded_inputs,
     categorised,
+    check_label_names,
     classes_below,
     finite,
     shares,
@@ -49,7 +50,7 @@ from app.uploads.values import (
 from app.vault.artifacts import StagedArtifact
 from lethe.identity import COLUMN, HELD_OUT
 
-COMMON, REQUIRED = ("labels", *OWNERS), ("labels", "clients")
+COMMON, REQUIRED = ("labels", LABEL_NAMES, *OWNERS), ("labels", "clients")
 Parser = Callable[..., CheckedUpload]
 UNMEASURED = (
     "the program writes safetensors, by which only its own code predicts: name a program "
@@ -62,26 +63,29 @@ def parse_rows(
     file: StagedArtifact,
     config: Mapping[str, Any],
     *,
-    classes: int,
+    classes: Sequence[str],
     max_bytes: int,
     records_required: bool = False,
 ) -> CheckedUpload:
-    """Check uploaded rows in the form of a configuration's family, and pack them."""
+    """Check uploaded rows in the form of a configuration's family, and pack them.
+
+    classes: the names that labels number, none if they are numbers.
+    """
     parse = FORMS[manifest_of(config).row_form](config, classes)
     return parse(body, file, max_bytes=max_bytes, records_required=records_required)
 
 
-def _features(config: Mapping[str, Any], classes: int) -> Parser:
+def _features(config: Mapping[str, Any], classes: Sequence[str]) -> Parser:
     dimension, bits = config["dimension"], config["bits"]
-    return partial(parse_upload, dimension=dimension, classes=classes, bits=bits)
+    return partial(parse_upload, dimension=dimension, bits=bits, **_named(classes))
 
 
-def _inputs(config: Mapping[str, Any], classes: int) -> Parser:
+def _inputs(config: Mapping[str, Any], classes: Sequence[str]) -> Parser:
     shape, pixels = config["input_shape"], config["network"]["id"] == PIXELS
-    return partial(parse_inputs, shape=shape, classes=classes, pixels=pixels)
+    return partial(parse_inputs, shape=shape, pixels=pixels, **_named(classes))
 
 
-def _table(config: Mapping[str, Any], classes: int) -> Parser:
+def _table(config: Mapping[str, Any], classes: Sequence[str]) -> Parser:
     more: dict[str, Any] = {"missing": config.get("missing", True)}
     if not predicts(config):
         more["unmeasured"] = UNMEASURED
@@ -93,15 +97,20 @@ def _table(config: Mapping[str, Any], classes: int) -> Parser:
     names = config.get("features", [])
     known = config.get("categories", {})
     more["categories"] = {names.index(name): len(own) for name, own in known.items()}
-    return partial(parse_table, columns=config["columns"], classes=classes, **more)
+    return partial(parse_table, columns=config["columns"], **_named(classes), **more)
 
 
-def _vectors(config: Mapping[str, Any], classes: int) -> Parser:
+def _vectors(config: Mapping[str, Any], classes: Sequence[str]) -> Parser:
     return partial(parse_vectors, columns=config["columns"])
 
 
+def _named(classes: Sequence[str]) -> dict[str, Any]:
+    return {"classes": len(classes), "names": classes}
+
+
+Form = Callable[[Mapping[str, Any], Sequence[str]], Parser]
 # By the form that a family's manifest names.
-FORMS: Mapping[RowForm, Callable[[Mapping[str, Any], int], Parser]] = MappingProxyType(
+FORMS: Mapping[RowForm, Form] = MappingProxyType(
     {"features": _features, "inputs": _inputs, "table": _table, "vectors": _vectors}
 )
 
@@ -114,9 +123,13 @@ def parse_upload(
     classes: int,
     bits: int,
     max_bytes: int,
+    names: Sequence[str] = (),
     records_required: bool = False,
 ) -> CheckedUpload:
-    """Check an uploaded .npz against a model's configuration, and pack it into `file`."""
+    """Check an uploaded .npz against a model's configuration, and pack it into `file`.
+
+    names: of the classes, for a file that names its labels.
+    """
 
     def fit(headers: Headers) -> None:
         features, labels = headers["features"], headers["labels"]
@@ -140,6 +153,7 @@ def parse_upload(
         opened(body, max_bytes, ("features", *COMMON), ("features", *REQUIRED), fit) as sent,
         Packed(file) as packed,
     ):
+        check_label_names(sent, names)
         features = sent.headers["features"]
         packed.add("features", features.dtype, features, finite(sent))
         packed.add("labels", np.int64, sent.headers["labels"], classes_below(sent, classes))
@@ -149,14 +163,14 @@ def parse_upload(
 
 
 def parse_held_out(
-    body: Spool, config: Mapping[str, Any], *, classes: int, max_bytes: int
+    body: Spool, config: Mapping[str, Any], *, classes: Sequence[str], max_bytes: int
 ) -> CheckedHeldOut:
     """Check an .npz of held-out rows alone, for a ridge head whose clients keep their rows."""
-    held_out = Evaluation((config["dimension"],), classes)
+    held_out = Evaluation((config["dimension"],), len(classes))
     needed = (*EVALUATION, HELD_OUT_RECORDS)
 
     def fit(headers: Headers) -> None:
-        if any(not name.startswith(HELD_OUT) for name in headers):
+        if any(not name.startswith(HELD_OUT) for name in headers.keys() - {LABEL_NAMES}):
             raise UploadError(
                 f"clients keep the rows of this model: register it without rows, or with "
                 f"{', '.join(needed)} and {HELD_OUT}{COLUMN}KIND alone"
@@ -167,6 +181,7 @@ def parse_held_out(
         held_out.check(headers, max_bytes)
 
     with opened(body, max_bytes, ("features", *COMMON), (), fit) as sent:
+        check_label_names(sent, classes)
         return held_out.read(sent)
 
 
@@ -178,12 +193,13 @@ def parse_inputs(
     classes: int,
     pixels: bool,
     max_bytes: int,
+    names: Sequence[str] = (),
     records_required: bool = False,
 ) -> CheckedUpload:
     """Check an uploaded .npz against a network's configuration, and pack it into `file`.
 
     inputs are (n, *shape): float32, or uint8 pixels of planes, which the worker scales to
-    -1…1. labels are (n,), or masks (n, height, width) where `pixels`.
+    -1…1. labels are (n,), or masks (n, height, width) where `pixels`. names: as `parse_upload`.
     """
 
     def fit(headers: Headers) -> None:
@@ -221,6 +237,7 @@ def parse_inputs(
         opened(body, max_bytes, ("inputs", *COMMON), ("inputs", *REQUIRED), fit) as sent,
         Packed(file) as packed,
     ):
+        check_label_names(sent, names)
         inputs = sent.headers["inputs"]
         packed.add("inputs", inputs.dtype, inputs, bounded_inputs(sent))
         packed.add("labels", np.int64, sent.headers["labels"], classes_below(sent, classes))
@@ -236,6 +253,7 @@ def parse_table(
     columns: int,
     classes: int,
     max_bytes: int,
+    names: Sequence[str] = (),
     missing: bool = True,
     within: Within | None = None,
     weights: Callable[[Archive], Iterator[NDArray[np.generic]]] | None = None,
@@ -251,7 +269,7 @@ def parse_table(
     `weights`, which the upload must have. marks_bins: a registration marks the rows that
     determine a forest's bins in an array `bins`; they are packed with the weight 0, and may
     also be held-out rows. categories: the number of categories by column. unmeasured: why the
-    model accepts no held-out rows.
+    model accepts no held-out rows. names: as `parse_upload`.
     """
     if within is not None and within.weighted:
         weights = sixteenths
@@ -297,6 +315,7 @@ def parse_table(
         opened(body, max_bytes, known, ("features", *REQUIRED, *needed), fit) as sent,
         Packed(file) as packed,
     ):
+        check_label_names(sent, names)
         features, labels = sent.headers["features"], sent.headers["labels"]
         values = without_infinity(sent, "features") if missing else finite(sent)
         if within is not None:

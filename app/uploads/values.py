@@ -3,17 +3,18 @@
 Errors name an array or a column, never a value.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from app.problems import UploadError
-from app.uploads.npz import Archive, Header
+from app.uploads.npz import LABEL_NAMES, Archive, Header
 
 BINS = "bins"  # an array: which rows determine the bins of a forest
 EXACT = 1 << 53  # floats hold every integer up to here
+WIDEST = 1 << 14  # bytes of a name of a label; a class has at most 200 characters
 LARGEST = 1e6  # beyond it float32 gradients overflow, and nothing is learned from the rows
 
 
@@ -45,6 +46,28 @@ def classes_below(sent: Archive, classes: int) -> Iterator[NDArray[np.generic]]:
         if int(block.min()) < 0 or int(block.max()) >= classes:
             raise UploadError(f"labels must lie between 0 and {classes - 1}")
         yield block
+
+
+def check_label_names(sent: Archive, names: Sequence[str]) -> None:
+    """Check that names of labels, if sent, are those of the model's classes, in their order.
+
+    Labels are numbers of the classes: under other names, other labels would be learned. Raises
+    UploadError.
+    """
+    if LABEL_NAMES not in sent.headers:
+        return
+    header = sent.headers[LABEL_NAMES]
+    same = header.shape == (len(names),) and header.dtype.kind == "U"
+    if (
+        not same
+        or header.dtype.itemsize > WIDEST
+        or not np.array_equal(sent.array(LABEL_NAMES), np.array(names, np.str_))
+    ):
+        raise UploadError(
+            f"{LABEL_NAMES} are not the model's classes in their order, by which labels are "
+            "numbered: number them so and leave the array out, or send the rows of a model "
+            "with classes by lethe client contribute, which matches names"
+        )
 
 
 def bounded_inputs(sent: Archive) -> Iterator[NDArray[np.generic]]:

@@ -134,6 +134,7 @@ def mirror(
 @click.argument("directory", type=OUT_FOLDER)
 @_vkey_option
 @_trust_root_option
+@_ml_dsa_option
 @click.option(
     "--every", type=click.FloatRange(min=0), default=300, show_default=True, metavar="SECONDS"
 )
@@ -159,6 +160,7 @@ def watch_log(
     directory: Path,
     vkey: str | None,
     trust_root: Path | None,
+    log_mldsa_key: Path | None,
     every: float,
     full_every: float,
     patience: float,
@@ -168,11 +170,11 @@ def watch_log(
 
     Runs until something is wrong. Exits with 1 if the log forked or was rewound, or if an entry
     or tile changed or is missing; what the log's key signed is kept as evidence. Exits with 2
-    if the log cannot be read for longer than --patience. After a rotation of the log's key it
-    reads the new trust root from URL/trust-root, and continues if the key that you gave leads
-    to the new one.
+    if the log cannot be read for longer than --patience. After a rotation of a key of the log
+    it reads the new trust root from URL/trust-root, and continues if the key that you gave
+    leads to the new one.
     """
-    verifier, size = _read_keys(vkey, trust_root), -1
+    verifier, size = _read_keys(vkey, trust_root, log_mldsa_key), -1
     unread_since: float | None = None
     fetch = fetch_from(url)
     for found, seconds in watch(
@@ -183,8 +185,8 @@ def watch_log(
         full_every=full_every,
         rotated=partial(_rotated, fetch),
     ):
-        if found.rotated is not None:
-            _tell_rotated(as_json, found.rotated)
+        for newest in found.rotated:
+            _tell_rotated(as_json, newest)
         if found.report is not None:
             unread_since = None
             if found.report.size != size:
@@ -310,24 +312,28 @@ def _row(entry: "LoggedEntry") -> dict[str, str | int | None]:
 
 
 def _rotated(fetch: Fetch, known: LogKeys) -> LogKeys | None:
-    """Return the keys of the service's trust root, if the newest known key leads to them.
+    """Return the keys of the service's trust root, if the newest known keys lead to them.
 
     An older one may be revoked: whoever stole it could make a trust root that leaves that out.
     """
     from lethe.certificates.trust_root import TrustRootError, parse_trust_root
 
     try:
-        found = parse_trust_root(fetch(TRUST_ROOT), known.verifiers[-1]).log
+        root = parse_trust_root(fetch(TRUST_ROOT), *known.newest)
     except (LogError, TrustRootError):  # a mirror serves none
         return None
-    return found if found.verifiers[-1].vkey != known.verifiers[-1].vkey else None
+    # A trust root names no ML-DSA-44 key before that key's first rotation.
+    also = None if known.also is None else root.ml_dsa or known.also
+    found = replace(root.log, also=also)
+    return found if found.newest != known.newest else None
 
 
 def _tell_rotated(as_json: bool, newest: NoteVerifier) -> None:
-    """Print on one line that the log's key was rotated."""
+    """Print on one line that a key of the log was rotated."""
     at = _now()
     words = {"at": at, "rotated": newest.vkey}
-    text = f"the log's key was rotated, as the known key proves: {newest.vkey}"
+    what = "ML-DSA-44 key" if newest.kind == ML_DSA_44 else "key"
+    text = f"the log's {what} was rotated, as the known key proves: {newest.vkey}"
     click.echo(json.dumps(words) if as_json else plain(f"{at}  {text}"))
 
 

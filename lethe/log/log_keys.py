@@ -74,6 +74,11 @@ class LogKeys:
         """The keys whose signature lines are verified, those of `also` too."""
         return [*self.verifiers, *([] if self.also is None else self.also.verifiers)]
 
+    @property
+    def newest(self) -> list[NoteVerifier]:
+        """The newest key, and that of `also`."""
+        return [self.verifiers[-1], *([] if self.also is None else self.also.verifiers[-1:])]
+
     def open(self, note: str) -> tuple[Checkpoint, LogKey]:
         """Return the checkpoint of a note, and the oldest valid key that signed it.
 

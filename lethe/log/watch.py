@@ -34,17 +34,18 @@ Alarm = Literal["fork", "rewind", "missing", "changed", "unreachable"]
 class Look:
     """The result of one look at a log: a report, or an alarm with its reason.
 
-    evidence: for an alarm, the file with the checkpoint that the log's key signed. unsigned: no
-    known key signed the checkpoint. rotated: the log's newest key, if a rotation from the known
-    keys to it was just proven.
+    evidence: for an alarm, the file with the checkpoint that the log's key signed. unsigned:
+    the checkpoint, if it lacks the signature of a known key, or of an ML-DSA-44 key where one
+    is required. rotated: the log's newest keys, if a rotation from the known ones to them was
+    just proven.
     """
 
     report: LogReport | None = None
     alarm: Alarm | None = None
     detail: str = ""
     evidence: Path | None = None
-    unsigned: bool = False
-    rotated: NoteVerifier | None = None
+    unsigned: bytes | None = None
+    rotated: tuple[NoteVerifier, ...] = ()
 
 
 def look(fetch: Fetch, verifier: Keys, mirror: Path, *, full: bool = False) -> Look:
@@ -70,7 +71,7 @@ def look(fetch: Fetch, verifier: Keys, mirror: Path, *, full: bool = False) -> L
             alarm=_kind(error),
             detail=error.detail,
             evidence=_kept(served[-1], mirror) if signed else None,
-            unsigned=bool(served) and not signed,
+            unsigned=served[-1] if served and not signed else None,
         )
 
 
@@ -92,15 +93,20 @@ def watch(
         every: Seconds between two looks.
         full_every: Seconds between two looks that read everything. The first one does.
         rotated: Returns keys that the known ones lead to, None if none is proven. It is asked
-            where no known key signed the checkpoint.
+            where a signature is missing.
     """
     keys, since = log_keys(verifier), full_every
     while True:
         full = since >= full_every
         found = look(fetch, keys, mirror, full=full)
-        if found.unsigned and rotated is not None and (newer := rotated(keys)) is not None:
+        newer = None if found.unsigned is None or rotated is None else rotated(keys)
+        if newer is not None:
+            new = tuple(key for key in newer.newest if key not in keys.newest)
             keys = newer
-            found = replace(look(fetch, keys, mirror, full=full), rotated=keys.verifiers[-1])
+            found = replace(look(fetch, keys, mirror, full=full), rotated=new)
+        # Whoever has only one of the log's two keys leaves a proof, too.
+        if found.unsigned is not None and _is_signed(found.unsigned, replace(keys, also=None)):
+            found = replace(found, evidence=_kept(found.unsigned, mirror))
         if full and found.alarm != "unreachable":
             since = 0.0
         yield found, every

@@ -180,9 +180,8 @@ def _table_body(data: Path, columns: Mapping[str, Any], manifest: Mapping[str, A
         "features": columns["features"] or tuple(map(_literal, manifest["features"])),
         "holdout": columns["holdout"] or "none",
     }
-    rows = fitting.read_rows(
-        data, chosen, numbers=not manifest["classes"], categories=manifest["categories"]
-    )
+    numbers, categories = not manifest["classes"], manifest["categories"]
+    rows = fitting.read_rows(data, chosen, numbers=numbers, categories=categories, added=True)
     if wanted := manifest["features"]:
         if sorted(rows.names) != sorted(wanted):
             raise RefusedError(

@@ -205,8 +205,9 @@ def read_rows(data: Path, options: Mapping[str, Any], *, people: bool = False) -
     from workers.secure_sum.local import load_rows
 
     roles = roles_of(options)
-    if roles is not None and roles.holdout is None:
-        roles = replace(roles, holdout="none")
+    if roles is not None:
+        holdout = "none" if roles.holdout is None else roles.holdout
+        roles = replace(roles, added=True, holdout=holdout)
     with reading(f"reading {data.name}") as progress:
         rows = load_rows(data, roles, people=people, progress=progress)
     for line in rows.lines:
@@ -229,9 +230,10 @@ def read_raw(data: Path, options: Mapping[str, Any], text: str | None) -> "Raw":
     roles = roles_of(options)
     if text is None and not is_table(data, roles):
         return load_raw(data)
-    if roles is not None and roles.holdout is None:
-        # Held-out rows are drawn when the features are registered.
-        roles = replace(roles, holdout="none")
+    if roles is not None:
+        # Held-out rows are drawn when the features are registered, if they are.
+        holdout = "none" if roles.holdout is None else roles.holdout
+        roles = replace(roles, added=True, holdout=holdout)
     if roles is not None and text is not None:
         if roles.features:
             raise DatasetError("give --text or --features, not both")

@@ -176,12 +176,13 @@ def _shard_kind() -> dict[str, Any]:
 
 
 DESCRIBED = Described("made-up", "00" * 32, {"a": "1"}, 5)
+CLASSES = ("a", "b", "c")
 NPZ_REFUSED = (LetheError, RefusedError, DatasetError)
 
 TARGETS = (
     Target(
         "upload-rows",
-        _upload(parse_rows, config={"dimension": DIMENSION, "bits": 16}, classes=3),
+        _upload(parse_rows, config={"dimension": DIMENSION, "bits": 16}, classes=CLASSES),
         lambda: [pack(rows())],
         NPZ_REFUSED,
         ZIP,

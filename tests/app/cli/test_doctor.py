@@ -174,6 +174,51 @@ def test_jobs_that_wait_for_something_else_than_a_worker(
     assert metrics["lethe_jobs"].samples == {("erase", "execute"): 1.0}
 
 
+PARTS = ("fits", "metadata", "scripts")
+LANDLOCK = "programs cannot be isolated here, Landlock is missing (boot Linux 6.2 or newer)"
+
+
+@pytest.mark.parametrize(
+    ("lost", "words"),
+    [
+        ((), "scripts and recipe fits are isolated"),
+        (("scripts",), f"scripts do not run: {LANDLOCK}"),
+        (
+            ("scripts", "metadata"),
+            "scripts do not run, and recipe fits can change modes and times of files: "
+            f"{LANDLOCK}",
+        ),
+        (
+            ("scripts", "metadata", "fits"),
+            "scripts do not run, and recipe fits can read files and use the network: "
+            f"{LANDLOCK}",
+        ),
+    ],
+)
+def test_what_isolates_fits_and_scripts(
+    ready: Installation, monkeypatch: pytest.MonkeyPatch, lost: tuple[str, ...], words: str
+) -> None:
+    found_out = {part: LANDLOCK if part in lost else None for part in PARTS}
+    planted = f"print({json.dumps(json.dumps(found_out))})"
+    monkeypatch.setattr(module, "TRIAL", ("-c", planted))
+    assert found()[1]["isolation"] == ("not used" if lost else "ok", words)
+    for method in ("refit", "rerun", "refit-shards"):
+        with Session(ready.services.engine) as session:
+            session.connection().execute(update(Model).values(method=method))
+            session.commit()
+        assert failing() == ({"isolation": words} if lost else {})
+    with Session(ready.services.engine) as session:
+        session.connection().execute(update(Model).values(state="deleted"))
+        session.commit()
+    assert failing() == {}
+
+
+def test_the_trial_of_isolation_runs() -> None:
+    state, words = found()[1]["isolation"]
+    assert "scripts" in words
+    assert state in ("ok", "not used")
+
+
 def test_mail(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LETHE_MAIL_FROM", "privacy@example.com")
     with mail_server() as box:

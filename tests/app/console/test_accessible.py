@@ -47,6 +47,18 @@ def test_each_hint_is_tied_to_its_field(desk: Desk) -> None:
         assert set(hints) <= heard(page, "en").described, address
 
 
+def test_the_region_that_announces_a_filtered_list_stays(desk: Desk) -> None:
+    """Replaced as a whole, it is a new live region, and those announce no first content."""
+    officer = desk.browser()
+    for address in ("/console", "/console/log"):
+        text = officer.http.get(address).text
+        filters = dict(re.findall(r'data-hx-(\w+)="([^"]*)"', text))
+        assert filters["swap"] == "innerHTML"
+        region = filters["target"]
+        assert f'<div id="{region.removeprefix("#")}" aria-live="polite">' in text
+        assert filters["select"] == f"{region} > *"  # not the region within itself
+
+
 def test_days_have_their_zone_and_a_deadline_its_time(desk: Desk) -> None:
     officer = desk.browser()
     for address in ("/console", f"/console/cases/{desk.case}", "/console/models"):

@@ -1,5 +1,6 @@
 """The log's ML-DSA-44 key is rotated like its Ed25519 key, and independently."""
 
+import json
 import shutil
 import subprocess
 from pathlib import Path
@@ -29,12 +30,14 @@ from lethe.certificates.bundle import parse_bundle
 from lethe.certificates.trust_root import TrustRootError, parse_trust_root, root_digest
 from lethe.certificates.verify import verify_certificate
 from lethe.cli.certificate import verify
+from lethe.cli.log import log
 from lethe.errors import LetheError
 from lethe.log.checkpoint import sign_checkpoint
 from lethe.log.follow import verify_log
 from lethe.log.key_changes import ML_DSA
 from lethe.log.log_keys import LogKey
 from lethe.log.note import NoteError, NoteVerifier, parse_vkey
+from lethe.log.watch import EVIDENCE
 from tests.app.cli.test_backup import point_at
 from tests.app.keys.test_issuer import certified
 from tests.app.keys.test_log_key import (
@@ -143,6 +146,40 @@ def stranger(settings: Settings) -> NoteVerifier:
     made = make_ml_dsa(settings, "stranger.key").verifier
     (settings.keys_dir / "stranger.key").unlink()
     return made
+
+
+@pytest.mark.parametrize("both", [False, True])
+def test_a_watch_goes_on_with_the_keys_that_the_known_ones_lead_to(
+    both: bool,
+    ready: Installation,
+    second: Ledger,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    settings, ledger, old = ready.settings, second, own_key(ready.settings)
+    first, copy = ledger.verifier, tmp_path / "copy"
+    (tmp_path / "old.vkey").write_text(f"{old.vkey}\n")
+    newer: list[str] = []
+
+    def change(_: float) -> None:
+        if newer:
+            raise DiedError
+        if both:
+            newer.append(rotate_log(settings, ledger).key.verifier.vkey)
+            revoke_log(settings, ledger, "superseded")
+        newer.append(rotate(settings, ledger).key.verifier.vkey)
+        revoke(settings, ledger)
+        certified(ready, "r1")
+
+    monkeypatch.setattr("lethe.cli.log.fetch_from", lambda _: served(ready))
+    monkeypatch.setattr("lethe.cli.log.time.sleep", change)
+    keys = ("--vkey", first.vkey, "--log-mldsa-key", str(tmp_path / "old.vkey"))
+    done = CliRunner().invoke(log, ["watch", "https://log", str(copy), *keys, "--json"])
+    assert isinstance(done.exception, DiedError), done.output
+    _, *rotated, grown = map(json.loads, done.output.splitlines())
+    assert [one["rotated"] for one in rotated] == newer
+    assert grown["size"] == ready.services.ledger.latest().size
+    assert not (copy / EVIDENCE).exists()
 
 
 def test_what_the_old_key_signs_after_its_revocation_counts_no_more(

@@ -121,7 +121,7 @@ def test_no_byte_confirms_a_guess_of_what_was_sent(
         sent = session.exec(select(Contribution.body_digest)).all()
     with ArtifactStore(tmp_path / "guess", RootSecret(bytes(32))).staged("upload") as file:
         most = erased.settings.max_upload_bytes
-        parse_rows(body, file, model.config, classes=len(model.classes), max_bytes=most)
+        parse_rows(body, file, model.config, classes=model.classes, max_bytes=most)
     assert file.digest in sent, "the guess is right"
     held = stored_bytes(erased)
     assert not any(form in held for form in (*forms(file.digest), bytes.fromhex(file.digest)))

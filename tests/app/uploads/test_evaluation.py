@@ -21,6 +21,7 @@ from tests.small import pack
 from tests.uploads import parsed
 
 M, MAX = 5, 1 << 20
+NAMES = ("no", "yes")
 IMAGES: dict[str, Any] = {"shape": (2, 4, 4), "classes": 3, "pixels": True}
 EVE = np.frombuffer(packed_identity(digests("email", "eve@example.org")), dtype=np.uint8)
 
@@ -90,7 +91,7 @@ def test_masks_that_would_take_too_much_are_refused_by_their_headers() -> None:
 def vectors(**changes: Any) -> bytes:
     rows = np.ones((M, 4), np.float32)
     arrays = {"features": rows, "clients": np.array(["c"] * M), **held(rows, None)}
-    parse = partial(parse_rows, config=VECTORS, classes=0, max_bytes=MAX)
+    parse = partial(parse_rows, config=VECTORS, classes=(), max_bytes=MAX)
     return parsed(pack({**arrays, **changes}), parse).data
 
 
@@ -113,7 +114,7 @@ def test_a_script_takes_held_out_rows_if_something_predicts(
     config = {"family": "script", "columns": 2, "script": script}
     features, labels = np.ones((M, 2)), np.zeros(M, int)
     arrays = {"features": features, "labels": labels, "clients": np.array(["c"] * M)}
-    parse = partial(parse_rows, config=config, classes=2, max_bytes=MAX)
+    parse = partial(parse_rows, config=config, classes=NAMES, max_bytes=MAX)
     assert parsed(pack(arrays), parse).rows == M
     whole = pack({**arrays, **held(features, labels)})
     if output == "onnx":
@@ -129,7 +130,7 @@ def alone(**changes: Any) -> CheckedHeldOut:
     arrays = held(np.ones((M, 3)), np.arange(M) % 2, **changes)
     with tempfile.TemporaryDirectory() as folder, closing(Spool(Path(folder))) as spool:
         spool.write(pack(arrays))
-        return parse_held_out(spool, {"dimension": 3}, classes=2, max_bytes=MAX)
+        return parse_held_out(spool, {"dimension": 3}, classes=NAMES, max_bytes=MAX)
 
 
 def test_where_clients_keep_their_rows_held_out_rows_come_alone() -> None:
@@ -137,6 +138,12 @@ def test_where_clients_keep_their_rows_held_out_rows_come_alone() -> None:
     assert (found.features.shape, found.labels.tolist()) == ((M, 3), [0, 1, 0, 1, 0])
     assert found.ids["records"] == [f"h{place}" for place in range(M)]
     assert found.identities == {"email": [EVE.tobytes()] * M}
+
+
+def test_held_out_labels_of_other_names_are_refused() -> None:
+    assert len(alone(label_names=np.array(NAMES)).labels) == M
+    with pytest.raises(UploadError, match="label_names are not the model's classes"):
+        alone(label_names=np.array(NAMES[::-1]))
 
 
 BAD_ALONE: dict[str, tuple[dict[str, Any], str]] = {
@@ -168,7 +175,7 @@ def test_integers_to_predict_that_a_float_cannot_hold_are_refused(name: str) -> 
     features = np.ones((M, 2))
     arrays = {"features": features, "labels": np.zeros(M, int), "clients": np.array(["c"] * M)}
     arrays |= held(features, np.zeros(M, int))
-    parse = partial(parse_rows, config=config, classes=0, max_bytes=MAX)
+    parse = partial(parse_rows, config=config, classes=(), max_bytes=MAX)
     for number in (2**53, -(2**53)):
         assert parsed(pack({**arrays, name: np.full(M, number)}), parse).rows == M
     for number in (2**53 + 1, -(2**53) - 1):

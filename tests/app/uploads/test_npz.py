@@ -13,7 +13,7 @@ import pytest
 
 from app.problems import BodyTooLargeError, UploadError
 from app.uploads import npz
-from app.uploads.rows import parse_inputs, parse_upload
+from app.uploads.rows import parse_inputs, parse_table, parse_upload, parse_vectors
 from app.uploads.statistics import parse_message
 from tests.small import pack
 from tests.uploads import Parsed, parsed
@@ -185,6 +185,52 @@ def test_what_grows_once_it_is_read_counts_as_it_will_be(
     monkeypatch.setattr(npz, "read_blocks", lambda *_: pytest.fail("data were unpacked"))
     with pytest.raises(BodyTooLargeError):
         parse(pack(arrays), max_bytes)
+
+
+TABLE: dict[str, Any] = {"columns": DIMENSION, "max_bytes": MAX}
+ABC = ("a", "b", "c")
+
+
+def table(data: bytes, classes: int, names: tuple[str, ...]) -> Parsed:
+    return parsed(data, partial(parse_table, **TABLE, classes=classes, names=names))
+
+
+@pytest.mark.parametrize(
+    ("parse", "arrays"),
+    [
+        (lambda data: parsed(data, partial(parse_upload, **RIDGE, max_bytes=MAX, names=ABC)), rows()),
+        (lambda data: parsed(data, partial(parse_inputs, shape=(3, 4, 4), classes=3, pixels=True, max_bytes=MAX, names=ABC)), images()),
+        (lambda data: table(data, 3, ABC), rows()),
+        (lambda data: table(data, 0, ()), rows()),
+    ],
+    ids=["ridge", "network", "classes", "numbers"],
+)  # fmt: skip
+def test_labels_of_other_names_than_the_classes_are_refused(
+    parse: Parse, arrays: dict[str, Any]
+) -> None:
+    """Labels are numbers of the model's classes: others would be learned."""
+    assert parse(pack(arrays)).rows == 4
+    for names in (["b", "a", "c"], ["a", "b"], ["a", "b", "d"], [b"a", b"b", b"c"], [0, 1, 2]):
+        named = {**arrays, "label_names": np.array(names)}
+        with pytest.raises(UploadError, match=r"label_names .* lethe client contribute"):
+            parse(pack(named))
+    wide = {**arrays, "label_names": np.array(ABC, "U5000")}
+    with pytest.raises(UploadError, match="label_names"):
+        parse(pack(wide))
+
+
+@pytest.mark.parametrize("order", ["<", ">"])
+def test_labels_that_are_named_as_the_classes_are_taken(order: str) -> None:
+    named = rows(label_names=np.array(ABC).astype(f"{order}U3"))
+    found = table(pack(named), 3, ABC)
+    assert found.rows == 4
+    with np.load(io.BytesIO(found.data)) as kept:
+        assert "label_names" not in kept.files
+
+
+def test_vectors_have_no_labels_that_could_be_others() -> None:
+    named = rows(label_names=np.array(["b", "a"]))
+    assert parsed(pack(named), partial(parse_vectors, **TABLE)).rows == 4
 
 
 @pytest.mark.parametrize("save", [pack, deflated])

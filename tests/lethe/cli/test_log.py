@@ -485,3 +485,40 @@ def test_a_key_of_another_log_is_no_second_key(directory: Path, tmp_path: Path) 
         )
         assert isinstance(result.exception, LetheError)
         assert f"{name} is not an ML-DSA-44 key of log.example" in result.exception.detail
+
+
+@pytest.mark.parametrize("rotated", [False, True])
+def test_a_watch_requires_the_second_signature(
+    rotated: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also once the log's other key was rotated; what only the other key signed is kept."""
+    office = Rotated()
+    second = Cosigner(office.old.name, MLDSA44PrivateKey.generate())
+    (tmp_path / "second.vkey").write_text(second.verifier.vkey)
+    leaves, served, copy = office.log.leaves, tmp_path / "served", tmp_path / "copy"
+    begun, signer = log_files(leaves[: office.start], office.old), office.old
+    both = dict(begun, checkpoint=signed_by(second, begun["checkpoint"].decode()).encode())
+    steps = []
+    if rotated:
+        grown, signer = log_files(leaves, NEXT), NEXT
+        grown["trust-root"] = office.root()
+        grown["checkpoint"] = signed_by(second, grown["checkpoint"].decode()).encode()
+        steps.append(grown)
+    steps.append(log_files((*leaves, b"more") if rotated else leaves, signer))
+    turns = iter(steps)
+    monkeypatch.setattr("lethe.cli.log.time.sleep", lambda _: write(served, next(turns)))
+    write(served, both)
+    vkey = office.old.verifier.vkey
+    keys = ("--vkey", vkey, "--log-mldsa-key", str(tmp_path / "second.vkey"))
+    result = invoke("watch", str(served), str(copy), *keys, "--json")
+    assert result.exit_code == 1, result.output
+    first, *rest, alarm = map(json.loads, result.output.splitlines())
+    assert first["size"] == office.start
+    if rotated:
+        assert [one.get("rotated", one.get("size")) for one in rest] == [
+            NEXT.verifier.vkey,
+            len(leaves),
+        ]
+    assert alarm["alarm"] == "changed"
+    assert "the log's ML-DSA-44 key did not sign this checkpoint" in alarm["detail"]
+    assert Path(alarm["evidence"]).read_bytes() == steps[-1]["checkpoint"]

@@ -11,7 +11,9 @@ import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner, Result
+from pydantic import ValidationError
 
+from app.schemas.models import NewModel
 from lethe.identity import COLUMN, digests, pack
 from lethe.signing.keys import generate_key, private_pem
 from tests.workers.cli.models.registering import Service, register, said
@@ -23,6 +25,7 @@ from workers.data.extractors.base import Extractor
 from workers.data.extractors.described import Described, format_description
 from workers.data.extractors.identity import Identity
 from workers.data.npz import load_npz
+from workers.registration.ridge import prepare
 from workers.secure_sum.local import load_rows
 from workers.secure_sum.wire import unpack_message
 
@@ -157,6 +160,50 @@ def test_an_npz_that_names_its_labels_is_contributed_by_their_names(
         provider = Provider(data)
         assert "none of the model's classes" in said(contribute(monkeypatch, provider, path))
         assert not provider.sent
+
+
+@pytest.mark.parametrize("data", ["rows", "statistics", "recipe"])
+def test_rows_of_one_label_are_contributed(
+    data: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The model has its classes already; a person's rows often have one label."""
+    path = tmp_path / "rows.parquet"
+    recipe = {"columns": 2, "features": ["f_a", "f_b"], "categories": {}}
+    for label, number in (("blue", 2), ("red", 0), ("pink", None)):
+        pq.write_table(pa.table({**COLUMNS, "kind": [label] * 12}), path)
+        provider = Tables(**recipe) if data == "recipe" else Provider(data)
+        result = contribute(monkeypatch, provider, path, *WORDS)
+        if number is None:
+            assert "12 rows have a label that is none of the model" in said(result)
+            assert provider.sent == []
+            continue
+        assert result.exit_code == 0, result.exception
+        if data == "statistics":
+            counts = unpack_message(provider.sent[0], bits=16).message.counts
+            assert counts.tolist() == [12 * (place == number) for place in range(3)]
+        else:
+            with np.load(io.BytesIO(provider.sent[0])) as sent:
+                assert sent["labels"].tolist() == [number] * 12
+
+
+def test_features_of_rows_with_one_label_are_contributed_and_not_registered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, service: Service
+) -> None:
+    path, out = tmp_path / "rows.parquet", tmp_path / "out.npz"
+    pq.write_table(pa.table({**COLUMNS, "kind": ["blue"] * 12}), path)
+    assert "kind: has one value only" in said(register(path, "--network", "logistic", *WORDS))
+    own = ("--extractor", "identity", *WORDS)
+    result = extract(path, out, *own)
+    assert result.exit_code == 0, result.exception
+    provider = Provider("rows")
+    result = contribute(monkeypatch, provider, out)
+    assert result.exit_code == 0, result.exception
+    with np.load(io.BytesIO(provider.sent[0])) as sent:
+        assert sent["labels"].tolist() == [2] * 12
+    prepared = prepare(load_npz(out), Identity(2), ref="m")
+    with pytest.raises(ValidationError, match="classes"):
+        NewModel.model_validate(prepared.manifest)
+    assert service.manifest == {}
 
 
 def test_a_table_without_some_labels_is_contributed_and_said(

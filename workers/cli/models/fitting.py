@@ -111,10 +111,12 @@ def read_rows(
     numbers: bool,
     categories: Mapping[str, Sequence[str]] | None = None,
     quiet: bool = False,
+    added: bool = False,
 ) -> "RecipeRows":
     """Return the labelled rows of DATA or of a query, and report the columns unless quiet.
 
-    categories: for columns of texts, the values in the order of their numbers.
+    categories: for columns of texts, the values in the order of their numbers. added: to a
+    model that has its classes.
 
     Raises:
         RefusedError: As `open_rows`; or numbers to predict or categories without named columns.
@@ -128,7 +130,7 @@ def read_rows(
     from workers.registration.recipe import rows_of_federation, rows_of_table
 
     if data is None or reads_table(data, columns):
-        table, unused = open_labelled(data, columns, numbers=numbers)
+        table, unused = open_labelled(data, columns, numbers=numbers, added=added)
         lines = taken(table, unused).lines()
         rows = rows_of_table(table, categories=categories)
     else:

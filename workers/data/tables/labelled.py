@@ -31,7 +31,8 @@ class Roles:
     A glob skips columns that have another role. persons: the identity columns by kind, such
     as email. holdout: a share, a column of booleans, or none; by default a tenth. numbers:
     the label is a number to predict, not a class. unlabelled: rows need no label; a named
-    label column is neither a feature nor read. weight: the column of row weights.
+    label column is neither a feature nor read. weight: the column of row weights. added: the
+    rows may be added to a model, which has its classes: all may have one label.
     """
 
     label: str | None = None
@@ -44,6 +45,7 @@ class Roles:
     numbers: bool = False
     unlabelled: bool = False
     weight: str | None = None
+    added: bool = False
 
     def check_label(self, names: Sequence[str]) -> None:
         """Raise DatasetError unless a label is named; `names` are the candidates."""
@@ -223,7 +225,7 @@ def labelled(table: DataTable, roles: Roles) -> LabelledTable:
     elif roles.numbers:
         labels = table.matrix((roles.label,))[:, 0].astype(np.float64)
     else:
-        labels, label_names = table.classes(roles.label)
+        labels, label_names = table.classes(roles.label, fewest=1 if roles.added else 2)
     clients = np.full(len(table), ONE_CLIENT)
     if roles.client is not None:
         clients = table.ids(roles.client)

@@ -178,12 +178,12 @@ class DataTable:
         values, _ = self._values(name)
         return missing(values)
 
-    def classes(self, name: str) -> tuple[Labels, tuple[str, ...]]:
+    def classes(self, name: str, *, fewest: int = 2) -> tuple[Labels, tuple[str, ...]]:
         """Return a column (n,) as class numbers, and the class names, in order.
 
         Texts are classes in the order of their code points, integers by size; false is before
         true. Raises DatasetError if it holds fractions, times or nested values, misses a
-        value, or has fewer than two or more than 10,000 values.
+        value, or has fewer than `fewest` or more than 10,000 values.
         """
         values, kind = self._values(name)
         if kind == "real" and are_whole(values):
@@ -197,7 +197,7 @@ class DataTable:
         if values.null_count:
             raise DatasetError(f"{name}: {missing_words(values.null_count, len(self))}")
         distinct = distinct_values(name, values, MOST_CLASSES, "classes: is it an id?")
-        if len(distinct) < 2:
+        if len(distinct) < fewest:
             raise DatasetError(f"{name}: has one value only: a label needs two or more")
         ordered = sorted(distinct)
         numbers = pc.index_in(

@@ -46,7 +46,7 @@ class Service(FittingService):
         config = wanted.pinned()["config"]
         parsed(
             data,
-            partial(parse_rows, config=config, classes=len(wanted.classes), max_bytes=1 << 24),
+            partial(parse_rows, config=config, classes=wanted.classes, max_bytes=1 << 24),
         )
         recipe = Recipe.parse(wanted.recipe.spelled())
         return fit(recipe, FitRows(rows["features"], rows["labels"], rows.get("weights")), 1)

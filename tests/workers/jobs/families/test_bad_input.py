@@ -167,6 +167,9 @@ def bad(family: str) -> Iterator[tuple[str, Manifest, bytes, tuple[int, str]]]:
     if family != "vectors":
         outside = np.array([9, *arrays["labels"][1:]])
         yield "a label outside", manifest, changed(labels=outside), (422, "labels")
+        others = np.array([*manifest.get("classes", ()), "other"])
+        odd = (422, "label_names are not the model's classes")
+        yield "labels of other names", manifest, changed(label_names=others), odd
         twice_named = {**manifest, "classes": ["a", "b", "a"]}
         yield "classes twice", twice_named, changed(), (422, "classes: ")
     # A sender's name is not repeated: the closest known name is given instead.
