@@ -57,8 +57,9 @@ MALFORMED = (
 )
 IDENTITIES = (COLUMN, HELD_OUT)  # prefixes of the names of arrays about people
 LABEL_NAMES = "label_names"
+MARKS = "is_test"  # which rows of a file Lethe's commands hold out
 # Further arrays of Lethe's own files, which are ignored.
-PASSENGERS = ("extractor", "is_test", LABEL_NAMES, "labels")
+PASSENGERS = ("extractor", MARKS, LABEL_NAMES, "labels")
 EXACT_SUM = 2**63  # an int64 sum of n products of two codes must stay below this
 
 
@@ -147,8 +148,9 @@ def opened(
     fit the model.
 
     Raises UploadError: the file is no readable .npz, has too many members, two of one name or
-    an unknown one, a required array is missing or unreadable, or it unpacks to more than 100
-    times its size; BodyTooLargeError: the known arrays would unpack to more than `max_bytes`.
+    an unknown one, a required array is missing or unreadable, it marks rows as held out, or it
+    unpacks to more than 100 times its size; BodyTooLargeError: the known arrays would unpack to
+    more than `max_bytes`.
     """
     if most_entries(body) > MAX_MEMBERS:
         raise UploadError(
@@ -175,13 +177,27 @@ def opened(
                     "a time"
                 )
             headers = {name: _header(archive, info) for name, info in wanted.items()}
-            if sum(found.nbytes for found in headers.values()) > SMALL + MAX_RATIO * body.size:
+            marks = {name: _header(archive, members[name]) for name in {MARKS} & set(members)}
+            read = (*headers.values(), *marks.values())
+            if sum(found.nbytes for found in read) > SMALL + MAX_RATIO * body.size:
                 raise UploadError(
                     f"the arrays unpack to more than {MAX_RATIO} times what was sent: "
                     "save them uncompressed"
                 )
             fit(headers)
+            _refuse_marked(Archive(marks, archive, members))
         yield Archive(headers, archive, wanted)
+
+
+def _refuse_marked(sent: Archive) -> None:
+    # The commands set such rows aside before they send the others: here they would be learned.
+    for name, header in sent.headers.items():
+        unread = header.dtype != np.bool_ or header.ndim != 1
+        if unread or any(block.any() for block in sent.blocks(name)):
+            raise UploadError(
+                f"{name} marks rows as held out, which only Lethe's commands read: send their "
+                f"features as {HELD_OUT}features and so on, or leave them and {name} out"
+            )
 
 
 @contextmanager

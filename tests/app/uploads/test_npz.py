@@ -228,6 +228,19 @@ def test_labels_that_are_named_as_the_classes_are_taken(order: str) -> None:
         assert "label_names" not in kept.files
 
 
+@pytest.mark.parametrize(
+    "parse",
+    [partial(parse_vectors, **TABLE), partial(parse_table, **TABLE, classes=3)],
+    ids=["vectors", "table"],
+)
+def test_rows_that_are_marked_as_held_out_are_not_learned(parse: Callable[..., Any]) -> None:
+    """Only commands set such rows aside; the API would learn them, and nobody would notice."""
+    assert parsed(pack(rows(is_test=np.zeros(4, np.bool_))), parse).rows == 4
+    for marks in (np.arange(4) == 3, np.ones(4), np.array(["no"] * 4), np.zeros((4, 2), bool)):
+        with pytest.raises(UploadError, match=r"is_test .* held_out_features"):
+            parsed(pack(rows(is_test=marks)), parse)
+
+
 def test_vectors_have_no_labels_that_could_be_others() -> None:
     named = rows(label_names=np.array(["b", "a"]))
     assert parsed(pack(named), partial(parse_vectors, **TABLE)).rows == 4
