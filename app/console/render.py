@@ -1,6 +1,5 @@
 """Pages: templates, the texts of the reader's language, and the headers of every page."""
 
-from collections.abc import Mapping
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +12,7 @@ from app.api.http.deps import get_services
 from app.console import forms
 from app.console.session import Visitor, visitor_of
 from lethe.words.texts import LANGUAGES, Language, Texts, accepted
+from lethe.words.texts import texts as shared_texts
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -88,9 +88,12 @@ def render(request: Request, template: str, /, status: int = 200, **values: Any)
 
 
 def _said(texts: Texts, section: str, name: str) -> str:
-    """Return the text of a name, or the name itself if there is none."""
-    found: Mapping[str, Any] = texts.sections[section]
-    return str(found.get(name, name))
+    """Return the text of a name, or the name itself if there is none.
+
+    Sections that mail has, too, are in lethe.words.
+    """
+    own = texts if section in texts.sections else shared_texts(texts.language)
+    return str(own.sections[section].get(name, name))
 
 
 def secure(headers: MutableHeaders) -> None:

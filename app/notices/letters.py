@@ -26,7 +26,7 @@ from app.service.deadlines import REMIND_DAYS, zone_of
 from app.service.desk import cases, queue
 from app.service.parts import ENDED, ERASING, load
 from lethe.words.reasons import reason_in, remedies_in
-from lethe.words.texts import day_in
+from lethe.words.texts import day_in, texts
 from models import Case, Delivery, ErasureRequest, RequestEvent
 from models.database.types import clock
 
@@ -159,6 +159,7 @@ def _why(services: Services, case: Case, row: RequestEvent) -> dict[str, str]:
 
 def _digest(services: Services, to: str, day: str) -> Message:
     known = _section(services, "digest")
+    states = texts(services.settings.notice_language).sections["state"]
     found: list[str] = []
     total = undelivered = 0
     for name, query in (
@@ -175,7 +176,7 @@ def _digest(services: Services, to: str, day: str) -> Message:
         found.append(known[name].format(n=count, days=REMIND_DAYS[0]))
         for one in items[:LISTED]:
             due = format_time(one.due_at)[:16].replace("T", " ") + " UTC"
-            found.append(known["item"].format(ref=one.ref, state=one.state, due=due))
+            found.append(known["item"].format(ref=one.ref, state=states[one.state], due=due))
         if len(items) > LISTED:
             found.append(known["more"].format(n=len(items) - LISTED))
         total += len(items)

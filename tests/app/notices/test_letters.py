@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, tzinfo
 from email import message_from_bytes, policy
 from email.message import EmailMessage
-from typing import Any
+from typing import Any, get_args
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -16,7 +16,9 @@ from app.notices import alarms, deliver, letters, mailings, outbox
 from app.notices.sender import Sender
 from app.reconcile.model_events import model_events
 from app.schemas.people import NewCase
-from lethe.words.texts import LANGUAGES, Language, day_in
+from app.schemas.requests import State
+from app.service.desk import queue
+from lethe.words.texts import LANGUAGES, Language, day_in, texts
 from models import Case, Certificate, ErasureRequest, RequestEvent
 from tests.app.notices.callbacks.conftest import callbacks
 from tests.app.notices.conftest import ALLOWED, add, rows, turn
@@ -280,7 +282,15 @@ def test_officers_get_one_digest_a_day_if_there_is_something(
     with Session(installation.services.engine) as session:
         ref = session.exec(select(ErasureRequest.ref)).one()
     due = case["due_at"]
-    assert f"{ref}  awaiting-review, due {due[:10]} {due[11:16]} UTC" in said
+    assert f"{ref}  Awaits review, due {due[:10]} {due[11:16]} UTC" in said
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_every_state_of_a_digest_has_words(language: Language) -> None:
+    """Officers read the console's words in their mail, and no codes of the API."""
+    known = texts(language).sections["state"]
+    assert known.keys() == {*get_args(State), queue.ANSWERED}
+    assert not set(known) & set(known.values())
 
 
 def test_a_digest_names_a_case_that_follows_an_earlier_one(
@@ -295,7 +305,7 @@ def test_a_digest_names_a_case_that_follows_an_earlier_one(
     turn(installation)
     said = read(inbox)[0].get_content()
     due = f"{follower['due_at'][:10]} {follower['due_at'][11:16]} UTC"
-    assert f"{follower['ref']}  awaiting-review, due {due}" in said
+    assert f"{follower['ref']}  Awaits review, due {due}" in said
 
 
 def test_a_digest_names_webhooks_and_callbacks_that_were_given_up(
