@@ -1,12 +1,12 @@
 """What waits for an operator, and curves of a certificate, in a browser: axe, and the decision."""
 
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
 from lethe.certificates.attack_curve import AttackCurve, spelled
 from lethe.certificates.statement import CheckPart
+from tests.browser import accessible
 from tests.browser.chromium import DRIVEN
 from tests.browser.test_console import (
     DESK,
@@ -22,7 +22,7 @@ from tests.workers.jobs.attempts.test_decisions import spoil
 
 __all__ = ["enter", "office"]  # fixtures: this module's own office
 pytestmark = DRIVEN
-LOOKS = [(scheme, size) for scheme in ("light", "dark") for size in (PHONE, DESK)]
+SIZES = [PHONE, DESK]
 
 
 @pytest.fixture(scope="module")
@@ -40,23 +40,15 @@ def stuck(office: Served) -> str:
     return str(part["request_ref"])
 
 
-def check(tab: Any, address: str) -> None:
-    """Insist that axe finds nothing on a page, and that it is no wider than the window."""
-    axe = pytest.importorskip("axe_playwright_python.sync_playwright")
-    tab.goto(address)
-    found = axe.Axe().run(tab).response["violations"]
-    assert found == [], (address, [(one["id"], one["nodes"][0]["html"]) for one in found])
-    assert not tab.evaluate("document.documentElement.scrollWidth > innerWidth"), address
-
-
-@pytest.mark.parametrize(("scheme", "size"), LOOKS)
+@pytest.mark.parametrize("size", SIZES, ids=["phone", "desk"])
 def test_axe_finds_nothing_on_what_waits(
-    office: Served, stuck: str, enter: Enter, scheme: str, size: dict[str, int]
+    office: Served, stuck: str, enter: Enter, size: dict[str, int]
 ) -> None:
-    tab = enter("operator", color_scheme=scheme, viewport=size, bypass_csp=True)
+    tab = enter("operator", viewport=size, bypass_csp=True)
     case, request = (f"{office.address}/console/cases/{one}" for one in (office.waiting, stuck))
     for address in (case, request, f"{request}/retry", f"{request}/abandon"):
-        check(tab, address)
+        tab.goto(address)
+        accessible.check(tab)
 
 
 def bent(power: float) -> AttackCurve:
@@ -65,30 +57,30 @@ def bent(power: float) -> AttackCurve:
     return AttackCurve(500, 500, counts, ((0, 0), (10, 400), (500, 500)), ("0.0662", "0.0662"))
 
 
-@pytest.mark.parametrize(("scheme", "size"), LOOKS)
+@pytest.mark.parametrize("size", SIZES, ids=["phone", "desk"])
 def test_axe_finds_nothing_on_curves(
     office: Served,
     enter: Enter,
     monkeypatch: pytest.MonkeyPatch,
-    scheme: str,
     size: dict[str, int],
 ) -> None:
     checks = tuple(
         CheckPart(n, f"{name}:roc", "curve", spelled(bent(power)), None, None, True)
         for n, (name, power) in enumerate((("yeom", 0.93), ("lira", 1.04)), 1)
     )
-    tab = enter("auditor", color_scheme=scheme, viewport=size, bypass_csp=True)
+    tab = enter("auditor", viewport=size, bypass_csp=True)
     tab.goto(f"{office.address}/console/cases/{office.answered}")
     address = tab.locator("tbody a[href*=certificates]").get_attribute("href")
     model = replace(contents()[1].model, ref="small")
     file = Office().certify(checks=checks, model=model).bundle
     monkeypatch.setattr("app.service.issued.certificates.bundle", lambda *_: file)
-    check(tab, office.address + address)
+    tab.goto(office.address + address)
+    accessible.check(tab)
     assert tab.locator("svg.curve").count() == 2
     box = tab.locator("svg.curve").first.bounding_box()
     assert box["width"] > 200
     assert box["x"] + box["width"] <= size["width"]
-    if (scheme, size) == ("light", DESK):
+    if size == DESK:
         shot(tab.locator("section:has(#curves)"), "console-curves")
 
 
