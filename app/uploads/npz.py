@@ -149,8 +149,8 @@ def opened(
 
     Raises UploadError: the file is no readable .npz, has too many members, two of one name or
     an unknown one, a required array is missing or unreadable, it marks rows as held out, or it
-    unpacks to more than 100 times its size; BodyTooLargeError: the known arrays would unpack to
-    more than `max_bytes`.
+    unpacks to more than 100 times its size; BodyTooLargeError: the arrays that are read would
+    unpack to more than `max_bytes`.
     """
     if most_entries(body) > MAX_MEMBERS:
         raise UploadError(
@@ -171,21 +171,23 @@ def opened(
                     f"{COLUMN}KIND and {HELD_OUT}…: rename it, or leave it out"
                 )
             wanted = {name: members[name] for name in (*known, *people) if name in members}
-            if sum(info.file_size for info in wanted.values()) > max_bytes:
+            marked = {MARKS: members[MARKS]} if MARKS in members else {}
+            read = (*wanted.values(), *marked.values())
+            if sum(info.file_size for info in read) > max_bytes:
                 raise BodyTooLargeError(
                     f"the arrays unpack to more than {max_bytes} bytes: send fewer rows at "
                     "a time"
                 )
             headers = {name: _header(archive, info) for name, info in wanted.items()}
-            marks = {name: _header(archive, members[name]) for name in {MARKS} & set(members)}
-            read = (*headers.values(), *marks.values())
-            if sum(found.nbytes for found in read) > SMALL + MAX_RATIO * body.size:
+            marks = {name: _header(archive, info) for name, info in marked.items()}
+            unpacked = sum(found.nbytes for found in (*headers.values(), *marks.values()))
+            if unpacked > SMALL + MAX_RATIO * body.size:
                 raise UploadError(
                     f"the arrays unpack to more than {MAX_RATIO} times what was sent: "
                     "save them uncompressed"
                 )
             fit(headers)
-            _refuse_marked(Archive(marks, archive, members))
+            _refuse_marked(Archive(marks, archive, marked))
         yield Archive(headers, archive, wanted)
 
 

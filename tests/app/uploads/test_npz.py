@@ -241,6 +241,15 @@ def test_rows_that_are_marked_as_held_out_are_not_learned(parse: Callable[..., A
             parsed(pack(rows(is_test=marks)), parse)
 
 
+def test_marks_count_as_what_is_unpacked() -> None:
+    """They are read to their end, too: a hundredth of them would pass the limit."""
+    marked = deflated(rows(is_test=np.zeros(1 << 16, np.bool_)))
+    assert len(marked) < 1 << 12
+    assert parsed(marked, partial(parse_table, columns=DIMENSION, classes=3, max_bytes=1 << 17))
+    with pytest.raises(BodyTooLargeError):
+        parsed(marked, partial(parse_table, columns=DIMENSION, classes=3, max_bytes=1 << 15))
+
+
 def test_vectors_have_no_labels_that_could_be_others() -> None:
     named = rows(label_names=np.array(["b", "a"]))
     assert parsed(pack(named), partial(parse_vectors, **TABLE)).rows == 4
