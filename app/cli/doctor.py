@@ -231,15 +231,14 @@ def _isolation(engine: Engine) -> str:
         return "scripts and recipe fits are isolated"
     words = f"{lost}: {lacks['scripts']}"
     with Session(reading(engine)) as session:
-        needed = session.exec(
-            select(Model.id)
+        configs = session.exec(
+            select(Model.config)
             .where(col(Model.method).in_((*RECIPE, *SCRIPT, *SHARDS)))
             .where(Model.state != "deleted")
-            .limit(1)
-        ).first()
-    if needed is None:
-        raise NotUsedError(words)
-    raise LetheError(words)
+        ).all()
+    if any("script" in config or lacks["fits"] or lacks["metadata"] for config in configs):
+        raise LetheError(words)
+    raise NotUsedError(words)
 
 
 def _followers(settings: Settings) -> str:

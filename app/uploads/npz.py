@@ -55,7 +55,10 @@ MALFORMED = (
     SyntaxError,
     tokenize.TokenError,
 )
-IDENTITIES = (COLUMN, HELD_OUT)  # prefixes of the names of arrays about people
+IDENTITIES = (COLUMN, HELD_OUT + COLUMN)  # prefixes of the names of arrays of identities
+HELD_OUT_ROWS = tuple(
+    HELD_OUT + name for name in ("features", "labels", "clients", "subjects", "records")
+)
 LABEL_NAMES = "label_names"
 MARKS = "is_test"  # which rows of a file Lethe's commands hold out
 # Further arrays of Lethe's own files, which are ignored.
@@ -142,15 +145,17 @@ def opened(
     required: Sequence[str],
     fit: Callable[[Headers], None],
 ) -> Iterator[Archive]:
-    """Open an .npz for its arrays `known` and of identities, of which some are `required`.
+    """Open an .npz for its arrays `known`, of held-out rows and of identities.
+
+    Some of these are `required`.
 
     `fit` gets their headers before any data are unpacked, and raises UploadError if they do not
     fit the model.
 
     Raises UploadError: the file is no readable .npz, has too many members, two of one name or
     an unknown one, a required array is missing or unreadable, it marks rows as held out, or it
-    unpacks to more than 100 times its size; BodyTooLargeError: the known arrays would unpack to
-    more than `max_bytes`.
+    unpacks to more than 100 times its size; BodyTooLargeError: the arrays that are read would
+    unpack to more than `max_bytes`.
     """
     if most_entries(body) > MAX_MEMBERS:
         raise UploadError(
@@ -163,29 +168,32 @@ def opened(
             missing = [name for name in required if name not in members]
             if missing:
                 raise UploadError(f"the .npz lacks: {', '.join(missing)}")
-            people = sorted(name for name in members if name.startswith(IDENTITIES))
+            identities = sorted(name for name in members if name.startswith(IDENTITIES))
+            read = (*known, *HELD_OUT_ROWS, *identities)
             # A misspelt `subjects` would be ignored silently, and its people not found later.
-            if members.keys() - {*known, *people, *PASSENGERS}:
+            if members.keys() - {*read, *PASSENGERS}:
                 raise UploadError(
                     f"the .npz has an array that nothing reads; known are {', '.join(known)}, "
-                    f"{COLUMN}KIND and {HELD_OUT}…: rename it, or leave it out"
+                    f"{', '.join(HELD_OUT_ROWS)}, {COLUMN}KIND and {HELD_OUT}{COLUMN}KIND: "
+                    "rename it, or leave it out"
                 )
-            wanted = {name: members[name] for name in (*known, *people) if name in members}
-            if sum(info.file_size for info in wanted.values()) > max_bytes:
+            wanted = {name: members[name] for name in read if name in members}
+            marked = {MARKS: members[MARKS]} if MARKS in members else {}
+            if sum(info.file_size for info in (*wanted.values(), *marked.values())) > max_bytes:
                 raise BodyTooLargeError(
                     f"the arrays unpack to more than {max_bytes} bytes: send fewer rows at "
                     "a time"
                 )
             headers = {name: _header(archive, info) for name, info in wanted.items()}
-            marks = {name: _header(archive, members[name]) for name in {MARKS} & set(members)}
-            read = (*headers.values(), *marks.values())
-            if sum(found.nbytes for found in read) > SMALL + MAX_RATIO * body.size:
+            marks = {name: _header(archive, info) for name, info in marked.items()}
+            unpacked = sum(found.nbytes for found in (*headers.values(), *marks.values()))
+            if unpacked > SMALL + MAX_RATIO * body.size:
                 raise UploadError(
                     f"the arrays unpack to more than {MAX_RATIO} times what was sent: "
                     "save them uncompressed"
                 )
             fit(headers)
-            _refuse_marked(Archive(marks, archive, members))
+            _refuse_marked(Archive(marks, archive, marked))
         yield Archive(headers, archive, wanted)
 
 

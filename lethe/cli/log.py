@@ -322,8 +322,12 @@ def _rotated(fetch: Fetch, known: LogKeys) -> LogKeys | None:
         root = parse_trust_root(fetch(TRUST_ROOT), *known.newest)
     except (LogError, TrustRootError):  # a mirror serves none
         return None
-    # A trust root names no ML-DSA-44 key before that key's first rotation.
-    also = None if known.also is None else root.ml_dsa or known.also
+    also = known.also
+    # A trust root names no ML-DSA-44 key before that key's first rotation. Ed25519 alone signs
+    # it: whoever forges that could leave out that a key before the known one was revoked.
+    if also is not None and root.ml_dsa is not None:
+        begin = root.ml_dsa.verifiers.index(also.verifiers[-1])
+        also = replace(root.ml_dsa, keys=root.ml_dsa.keys[begin:])
     found = replace(root.log, also=also)
     return found if found.newest != known.newest else None
 

@@ -104,7 +104,7 @@ def watch(
             new = tuple(key for key in newer.newest if key not in keys.newest)
             keys = newer
             found = replace(look(fetch, keys, mirror, full=full), rotated=new)
-        # Whoever has only one of the log's two keys leaves a proof, too.
+        # Whoever has only the log's Ed25519 key leaves a proof, too.
         if found.unsigned is not None and _is_signed(found.unsigned, replace(keys, also=None)):
             found = replace(found, evidence=_kept(found.unsigned, mirror))
         if full and found.alarm != "unreachable":

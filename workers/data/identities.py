@@ -134,8 +134,8 @@ def contributed_npz(path: Path, classes: Sequence[str] = ()) -> bytes:
     """Return an .npz of rows to contribute: identities hashed, without the rows held out.
 
     Labels become the numbers of the model's `classes` if the file names its own: it may have
-    others, or another order. It is the file itself if it has none of these. The service ignores
-    `is_test`, and refuses `label_names` that are other than the classes.
+    others, or another order. It is the file itself if it has none of these. The service refuses
+    a file in which `is_test` marks a row, or whose `label_names` are other than the classes.
 
     Raises:
         DatasetError: The file is no readable .npz, `is_test` does not say of each row whether

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -202,11 +203,16 @@ def test_what_isolates_fits_and_scripts(
     planted = f"print({json.dumps(json.dumps(found_out))})"
     monkeypatch.setattr(module, "TRIAL", ("-c", planted))
     assert found()[1]["isolation"] == ("not used" if lost else "ok", words)
-    for method in ("refit", "rerun", "refit-shards"):
+    script: dict[str, Any] = {"script": {}}
+    for method, config in (
+        ("rerun", script), ("refit-shards", script), ("refit", {}), ("refit-shards", {}),
+    ):  # fmt: skip
         with Session(ready.services.engine) as session:
-            session.connection().execute(update(Model).values(method=method))
+            session.connection().execute(update(Model).values(method=method, config=config))
             session.commit()
-        assert failing() == ({"isolation": words} if lost else {})
+        # A recipe needs nothing of what only scripts lack.
+        needed = lost if config else lost[1:]
+        assert failing() == ({"isolation": words} if needed else {})
     with Session(ready.services.engine) as session:
         session.connection().execute(update(Model).values(state="deleted"))
         session.commit()

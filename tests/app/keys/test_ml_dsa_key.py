@@ -182,6 +182,51 @@ def test_a_watch_goes_on_with_the_keys_that_the_known_ones_lead_to(
     assert not (copy / EVIDENCE).exists()
 
 
+def test_a_watch_forgets_no_revocation_that_a_forged_trust_root_leaves_out(
+    ready: Installation, second: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever can forge Ed25519 signs it, and has stolen the key that was revoked."""
+    settings, copy = ready.settings, tmp_path / "copy"
+    shutil.copy(settings.keys_dir / ML_DSA_KEY, settings.keys_dir / "stolen.key")
+    stolen = load_cosigner(settings, "stolen.key")
+    rotate(settings, second)
+    revoked = revoke(settings, second).key.revoked
+    certified(ready, "r1")
+    (tmp_path / "root.json").write_bytes(trust(ready))
+    (tmp_path / "known.vkey").write_text(f"{own_key(settings).vkey}\n")
+    lies: dict[str, bytes] = {}
+
+    def attack(_: float) -> None:
+        if lies:
+            raise DiedError
+        rotate(settings, second)
+        certified(ready, "r2")
+        members = canonical.decode(trust(ready))
+        members["mlDsaKeys"][0]["revoked"] = None
+        members["entries"] = [
+            one for one in members["entries"] if int(one["logIndex"]) != revoked
+        ]
+        members["signature"] = second.sign_trust_root(root_digest(members | {"signature": ""}))
+        latest = second.open(second.latest().note)
+        note = sign_checkpoint(latest, second.signers.signers[0], cosigners=[stolen])
+        lies.update({"trust-root": canonical.encode(members), "checkpoint": note.encode()})
+
+    real = served(ready)
+    monkeypatch.setattr(
+        "lethe.cli.log.fetch_from", lambda _: lambda path: lies.get(path) or real(path)
+    )
+    monkeypatch.setattr("lethe.cli.log.time.sleep", attack)
+    given = ("--trust-root", str(tmp_path / "root.json"), "--log-mldsa-key")
+    words = ("watch", "https://log", str(copy), *given, str(tmp_path / "known.vkey"), "--json")
+    done = CliRunner().invoke(log, words)
+    assert done.exit_code == 1, done.output
+    assert not isinstance(done.exception, DiedError), done.output
+    alarm = json.loads(done.output.splitlines()[-1])
+    assert alarm["alarm"] == "changed"
+    assert "the log's ML-DSA-44 key did not sign this checkpoint" in alarm["detail"]
+    assert Path(alarm["evidence"]).read_bytes() == lies["checkpoint"]
+
+
 def test_what_the_old_key_signs_after_its_revocation_counts_no_more(
     ready: Installation, second: Ledger, tmp_path: Path
 ) -> None:

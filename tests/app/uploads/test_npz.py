@@ -241,6 +241,24 @@ def test_rows_that_are_marked_as_held_out_are_not_learned(parse: Callable[..., A
             parsed(pack(rows(is_test=marks)), parse)
 
 
+@pytest.mark.parametrize("name", ["identities_email", "feature", "label_names", "is_test", ""])
+def test_an_array_of_held_out_rows_that_nothing_reads_is_refused(name: str) -> None:
+    """Ignored, it would leave a person's held-out rows unfound."""
+    arrays = rows(**{f"held_out_{name}": np.zeros((2, 32), np.uint8)})
+    for parse in (upload, lambda data: table(data, 3, ABC)):
+        with pytest.raises(UploadError, match=r"nothing reads.*held_out_identity_KIND"):
+            parse(pack(arrays))
+
+
+def test_marks_count_as_what_is_unpacked() -> None:
+    """They are read to their end, too: a hundredth of them would pass the limit."""
+    marked = deflated(rows(is_test=np.zeros(1 << 16, np.bool_)))
+    assert len(marked) < 1 << 12
+    assert parsed(marked, partial(parse_table, columns=DIMENSION, classes=3, max_bytes=1 << 17))
+    with pytest.raises(BodyTooLargeError):
+        parsed(marked, partial(parse_table, columns=DIMENSION, classes=3, max_bytes=1 << 15))
+
+
 def test_vectors_have_no_labels_that_could_be_others() -> None:
     named = rows(label_names=np.array(["b", "a"]))
     assert parsed(pack(named), partial(parse_vectors, **TABLE)).rows == 4
