@@ -244,7 +244,7 @@ def test_rows_that_are_marked_as_held_out_are_not_learned(parse: Callable[..., A
 @pytest.mark.parametrize("name", ["identities_email", "feature", "label_names", "is_test", ""])
 def test_an_array_of_held_out_rows_that_nothing_reads_is_refused(name: str) -> None:
     """Ignored, it would leave a person's held-out rows unfound."""
-    arrays = rows(**{f"held_out_{name}": np.zeros((2, 32), np.uint8)})
+    arrays = {**rows(), f"held_out_{name}": np.zeros((2, 32), np.uint8)}
     for parse in (upload, lambda data: table(data, 3, ABC)):
         with pytest.raises(UploadError, match=r"nothing reads.*held_out_identity_KIND"):
             parse(pack(arrays))
