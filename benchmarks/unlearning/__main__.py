@@ -8,7 +8,7 @@ import torch
 
 from benchmarks.unlearning.campaign import SettingCampaign
 from benchmarks.unlearning.contenders import FIRST, Contender, planned, shadowed
-from benchmarks.unlearning.records import current, format_results, parse_results, read
+from benchmarks.unlearning.records import current, format_results, joined, parse_results, read
 from benchmarks.unlearning.report import write_page
 from benchmarks.unlearning.settings import SETTINGS
 from benchmarks.unlearning.shadow import ATTACKED
@@ -85,13 +85,10 @@ def main(
     out.mkdir(parents=True, exist_ok=True)
     files = [file for folder in (*merge, cache) for file in sorted(folder.glob("*.jsonl"))]
     records = read(files)
-    if (out / FILE).exists():
-        records = {**parse_results((out / FILE).read_text()), **records}
-    valid = current(records)
-    if len(valid) < len(records):
-        click.echo(
-            f"{len(records) - len(valid)} lines are of other settings or versions", err=True
-        )
+    published = parse_results((out / FILE).read_text()) if (out / FILE).exists() else {}
+    valid = joined(current(published), current(records))
+    if stale := len({**published, **records}) - len(valid):
+        click.echo(f"{stale} lines are of other settings or versions", err=True)
     records = valid
     (out / FILE).write_text(format_results(records))
     click.echo(f"{', '.join(write_page(records, out))} and {FILE} in {out}")

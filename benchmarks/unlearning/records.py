@@ -133,6 +133,17 @@ def read(files: Sequence[Path]) -> Records:
     return found
 
 
+def joined(earlier: Records, later: Records) -> Records:
+    """Return both: of two lines the later, but the earlier of what a seed trains first.
+
+    A run without their weights trains the original and the retrained model again, perhaps on
+    another device; the other lines of the seed were measured beside the earlier ones.
+    """
+    labels = {part.label for part in FIRST}
+    first = {key: record for key, record in earlier.items() if key[2] in labels}
+    return {**earlier, **later, **first}
+
+
 def append(file: Path, record: Record) -> None:
     """Add one line; a line that was cut before it is ended first."""
     whole = not file.exists() or file.read_bytes()[-1:] in (b"", b"\n")

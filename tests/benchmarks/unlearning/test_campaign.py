@@ -27,6 +27,7 @@ from benchmarks.unlearning.formulas import formula
 from benchmarks.unlearning.outcome import agreement, answer, attacked, divergence, outcome
 from benchmarks.unlearning.records import (
     Records,
+    line_of,
     parse_results,
     pin_of,
     read,
@@ -296,5 +297,16 @@ def test_the_command_merges_caches_and_measures_nothing(
     found = parse_results((out / "unlearning.json").read_text())
     assert ("tiny", 0, "natural") in found
     assert ("tiny", 0, "sisa") not in found  # of other settings than the plan's
+    # Trained again, without their weights: the lines beside them were measured with the first.
+    again = {
+        key: replace(record, machine={**record.machine, "device": "other"})
+        for key, record in found.items()
+    }
+    lines = "".join(f"{line_of(record)}\n" for record in again.values())
+    (tmp_path / "c" / "tiny.jsonl").write_text(lines)
+    assert CliRunner().invoke(main, asked).exit_code == 0
+    now = parse_results((out / "unlearning.json").read_text())
+    for key, record in now.items():
+        assert record == (found if key[2] in (ORIGINAL, RETRAIN) else again)[key]
     missing = CliRunner().invoke(main, ["--setting", "mnist", "--cache", str(tmp_path / "c")])
     assert "give the file, --data mnist.npz" in missing.output
