@@ -26,6 +26,7 @@ from app.backup.scratch import leftovers
 from app.ledger.startup import require_schema
 from app.notices import mail
 from app.problems import NotReadyError
+from app.schemas.families.scripts import runs_script
 from app.service import health
 from app.service.context import Services, open_services
 from app.service.queue import waits_for_a_worker
@@ -236,7 +237,7 @@ def _isolation(engine: Engine) -> str:
             .where(col(Model.method).in_((*RECIPE, *SCRIPT, *SHARDS)))
             .where(Model.state != "deleted")
         ).all()
-    if any("script" in config or lacks["fits"] or lacks["metadata"] for config in configs):
+    if any(runs_script(config) or lacks["fits"] or lacks["metadata"] for config in configs):
         raise LetheError(words)
     raise NotUsedError(words)
 

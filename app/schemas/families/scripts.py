@@ -68,6 +68,11 @@ def predicts(config: Mapping[str, Any]) -> bool:
     return script is None or script["output"] == "onnx" or script["predict"] is not None
 
 
+def runs_script(config: Mapping[str, Any]) -> bool:
+    """Return whether an operator's program fits its models: a script, or shards of one."""
+    return "script" in config
+
+
 def check_names(classes: list[str]) -> None:
     """Raise ValueError for invalid names of classes."""
     if len(classes) == 1 or len(set(classes)) != len(classes):
