@@ -9,14 +9,20 @@ from numpy.typing import NDArray
 
 from app.problems import BodyTooLargeError, UploadError
 from app.uploads.checked import CheckedHeldOut
-from app.uploads.npz import Archive, Header, Headers, check_ids, read_ids
-from app.uploads.owned import HELD_OUT_RECORDS, Packed
+from app.uploads.npz import (
+    EVALUATED,
+    HELD_OUT_RECORDS,
+    Archive,
+    Header,
+    Headers,
+    check_ids,
+    read_ids,
+)
+from app.uploads.owned import Packed
 from app.uploads.values import check_whole
 from lethe.identity import COLUMN, HELD_OUT
 
-FEATURES, LABELS = HELD_OUT + "features", HELD_OUT + "labels"
-CLIENTS, SUBJECTS = HELD_OUT + "clients", HELD_OUT + "subjects"
-ARRAYS = (FEATURES, LABELS, CLIENTS, SUBJECTS)
+FEATURES, LABELS, CLIENTS, SUBJECTS = EVALUATED
 FLOATS = (np.dtype(np.float16), np.dtype(np.float32), np.dtype(np.float64))
 FLOATS32 = FLOATS[:2]
 
@@ -40,16 +46,16 @@ class Evaluation:
     refusal: str = ""
 
     def check(self, headers: Headers, max_bytes: int) -> None:
-        """Check held-out rows by their headers. Without any of ARRAYS there are none.
+        """Check held-out rows by their headers. Without any of EVALUATED there are none.
 
         Raises UploadError: an array is missing, or has a wrong shape or type;
         BodyTooLargeError: the rows, or the ids, would take more than `max_bytes`.
         """
-        if not any(name in headers for name in ARRAYS):
+        if not any(name in headers for name in EVALUATED):
             return
         if self.refusal:
             raise UploadError(f"{FEATURES}: {self.refusal}")
-        wanted = [name for name in ARRAYS if self.labels is not None or name != LABELS]
+        wanted = [name for name in EVALUATED if self.labels is not None or name != LABELS]
         missing = [name for name in (*wanted, HELD_OUT_RECORDS) if name not in headers]
         if missing:
             raise UploadError(f"the .npz has held-out rows and lacks: {', '.join(missing)}")

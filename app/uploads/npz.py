@@ -56,9 +56,9 @@ MALFORMED = (
     tokenize.TokenError,
 )
 IDENTITIES = (COLUMN, HELD_OUT + COLUMN)  # prefixes of the names of arrays of identities
-HELD_OUT_ROWS = tuple(
-    HELD_OUT + name for name in ("features", "labels", "clients", "subjects", "records")
-)
+EVALUATED = tuple(HELD_OUT + name for name in ("features", "labels", "clients", "subjects"))
+HELD_OUT_RECORDS = HELD_OUT + "records"
+HELD_OUT_ROWS = (*EVALUATED, HELD_OUT_RECORDS)
 LABEL_NAMES = "label_names"
 MARKS = "is_test"  # which rows of a file Lethe's commands hold out
 # Further arrays of Lethe's own files, which are ignored.

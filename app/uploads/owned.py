@@ -10,13 +10,13 @@ from numpy.typing import DTypeLike, NDArray
 
 from app.problems import UploadError
 from app.uploads.checked import CheckedUpload
-from app.uploads.npz import Archive, Header, Headers, check_ids, read_ids
+from app.uploads.npz import HELD_OUT_RECORDS, Archive, Header, Headers, check_ids, read_ids
 from app.vault.artifacts import StagedArtifact
 from lethe.identity import COLUMN, HELD_OUT, MAX_KINDS, WIDTH, IdentityError, check_kind
 
 OWNERS = ("clients", "records", "subjects")  # arrays of ids, one for each row
 BLOCK = 1 << 14  # ids packed at a time
-HELD_OUT_RECORDS, HELD_OUT_COLUMN = HELD_OUT + "records", HELD_OUT + COLUMN
+HELD_OUT_COLUMN = HELD_OUT + COLUMN
 
 
 class Packed:

@@ -26,10 +26,17 @@ from app.schemas.families.scripts import predicts
 from app.schemas.families.sums import bounds, is_summed
 from app.schemas.models import RowForm
 from app.uploads.checked import CheckedHeldOut, CheckedUpload
-from app.uploads.evaluation import ARRAYS as EVALUATION
 from app.uploads.evaluation import FLOATS32, Evaluation
-from app.uploads.npz import LABEL_NAMES, Archive, Header, Headers, check_exactness, opened
-from app.uploads.owned import HELD_OUT_RECORDS, OWNERS, Packed, add_owners, check_owners
+from app.uploads.npz import (
+    HELD_OUT_ROWS,
+    LABEL_NAMES,
+    Archive,
+    Header,
+    Headers,
+    check_exactness,
+    opened,
+)
+from app.uploads.owned import OWNERS, Packed, add_owners, check_owners
 from app.uploads.spool import Spool
 from app.uploads.values import (
     BINS,
@@ -167,7 +174,7 @@ def parse_held_out(
 ) -> CheckedHeldOut:
     """Check an .npz of held-out rows alone, for a ridge head whose clients keep their rows."""
     held_out = Evaluation((config["dimension"],), len(classes))
-    needed = (*EVALUATION, HELD_OUT_RECORDS)
+    needed = HELD_OUT_ROWS
 
     def fit(headers: Headers) -> None:
         if any(not name.startswith(HELD_OUT) for name in headers.keys() - {LABEL_NAMES}):
