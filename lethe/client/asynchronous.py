@@ -10,7 +10,7 @@ import httpx2
 from lethe.client import calls
 from lethe.client.answers import parse_problem
 from lethe.client.calls import ANSWER, Call
-from lethe.client.core import Conversation, Pause, Send, check_coding
+from lethe.client.core import Conversation, Pause, Send, check_coding, trusted
 from lethe.client.errors import AnswerError
 from lethe.client.events import EventParser, StreamEvent
 from lethe.client.operations import Listing, Operations, named_after
@@ -60,7 +60,7 @@ class AsyncClient:
         transport: httpx2.AsyncBaseTransport | None = None,
     ) -> None:
         self._operations = Operations(base_url, keyid, private_key, token, log, retry)
-        self._http = httpx2.AsyncClient(transport=transport, timeout=timeout)
+        self._http = httpx2.AsyncClient(verify=trusted(), transport=transport, timeout=timeout)
 
     submit_erasure = _call(Operations.submit_erasure)
     preview_erasure = _call(Operations.preview_erasure)

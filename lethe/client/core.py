@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Generator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import cache
 from typing import Any, TypeVar
 
 import httpx2
@@ -27,6 +28,12 @@ from lethe.signing.keys import PrivateKey
 
 T = TypeVar("T")
 REFUSAL = 2**20  # maximum bytes read of a problem document
+
+
+@cache
+def trusted() -> ssl.SSLContext:
+    """Return the system's certificate authorities: reading them takes longer than a call."""
+    return httpx2.create_ssl_context()
 
 
 @dataclass(frozen=True, slots=True)

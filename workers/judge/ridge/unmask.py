@@ -10,6 +10,7 @@ import hashlib
 import hmac
 import json
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from itertools import combinations, islice
 from typing import Any
 
@@ -203,14 +204,23 @@ def _stream(key: bytes, length: int) -> NDArray[np.uint64]:
 def _at_zero(points: tuple[tuple[int, int], ...]) -> int:
     """Return the value at 0 of the polynomial through the points, by Lagrange."""
     total = 0
-    for x, y in points:
-        numerator, denominator = y, 1
-        for other, _ in points:
+    for weight, (_, y) in zip(_weights(tuple(x for x, _ in points)), points, strict=True):
+        total ^= _times(weight, y)
+    return total
+
+
+@lru_cache(maxsize=TRIES)  # the members who revealed are the same for each secret of a round
+def _weights(places: tuple[int, ...]) -> tuple[int, ...]:
+    """Return Lagrange's coefficients at 0 of values at these places."""
+    weights = []
+    for x in places:
+        numerator, denominator = 1, 1
+        for other in places:
             if other != x:
                 numerator = _times(numerator, other)
                 denominator = _times(denominator, x ^ other)
-        total ^= _times(numerator, _inverse(denominator))
-    return total
+        weights.append(_times(numerator, _inverse(denominator)))
+    return tuple(weights)
 
 
 def _times(a: int, b: int) -> int:
