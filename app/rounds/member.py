@@ -24,6 +24,7 @@ from app.rounds.steps import (
     advance_round,
     expected,
     is_open,
+    is_waiting,
     members,
     message_id,
     requested_releases,
@@ -53,6 +54,7 @@ from lethe.signing.http import SignedBy
 from lethe.signing.keys import load_public_key
 from models import Artifact, ErasureRequest, Model, Record, Round, RoundMember, Subject
 from models.database.session import chunks
+from models.database.types import utcnow
 
 PAGE = 100
 
@@ -78,8 +80,16 @@ def waiting_for(services: Services, signed: SignedBy) -> list[RoundNotice]:
 def work(services: Services, signed: SignedBy, round_id: str) -> RoundWork:
     """Return a round as the signing member sees it, after ending steps whose time is over.
 
+    Members ask every second while they wait, up to a hundred of them: only who finds that a
+    step is over takes the log's turn.
+
     Raises NotFoundError: no such round, or the key is not a member of it.
     """
+    with services.reading() as session:
+        key = current_key(session, signed, "client")
+        row, member = _member(session, round_id, key.keyid)
+        if is_waiting(services, session, row, utcnow()):
+            return _work(services, session, row, member)
 
     def effect(tx: Transaction) -> tuple[RoundWork, str | None]:
         key = current_key(tx.session, signed, "client")

@@ -10,13 +10,13 @@ omit a member, or make a member act for another client.
 
 import uuid
 from collections.abc import Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from sqlmodel import Session, col, select
 
 from app import logs
 from app.ledger.journal import record_model_event
-from app.ledger.key_rows import written_here
+from app.ledger.key_rows import all_written_here
 from app.ledger.sequencer import Ledger
 from app.ledger.transaction import Transaction
 from app.reconcile.model_events import ROUND_FAILED
@@ -69,6 +69,19 @@ def requested_releases(session: Session, row: Round, client: str) -> list[str]:
     return sorted(rows_in(session, query, col(Record.record), released))
 
 
+def is_waiting(services: Services, session: Session, row: Round, now: datetime) -> bool:
+    """Return whether `advance_round` would leave a round as it is."""
+    if not is_open(row):
+        return True
+    rows = members(session, row.id)
+    return _is_step_open(rows, row, now) and is_as_opened(services.ledger, session, row, rows)
+
+
+def _is_step_open(rows: list[RoundMember], row: Round, now: datetime) -> bool:
+    step: Step = row.state  # type: ignore[assignment]
+    return len(senders(rows, step)) < len(expected(rows, step)) and now < row.step_until
+
+
 def advance_round(services: Services, tx: Transaction, row: Round) -> str | None:
     """Advance a round as far as possible; return the id of a job to nudge, if any.
 
@@ -79,10 +92,10 @@ def advance_round(services: Services, tx: Transaction, row: Round) -> str | None
         if not is_as_opened(services.ledger, tx.session, row, rows):
             fail(services, tx, row, CHANGED)
             return None
-        step: Step = row.state  # type: ignore[assignment]
-        waited_for, sent = expected(rows, step), senders(rows, step)
-        if len(sent) < len(waited_for) and tx.now < row.step_until:
+        if _is_step_open(rows, row, tx.now):
             return None
+        step: Step = row.state  # type: ignore[assignment]
+        sent = senders(rows, step)
         if (reason := _failure(tx.session, row, step, sent)) is not None:
             fail(services, tx, row, reason)
             return None
@@ -228,7 +241,7 @@ def is_as_opened(
             _is_logged(ledger, session, row)
             and row.threshold == row.plan["threshold"]
             and [member.keyid for member in members] == row.plan["members"]
-            and all(_is_client(session, member) for member in members)
+            and _are_clients(session, members)
         )
     except (EntryError, LookupError, TypeError, ValueError):  # the JSON is not a plan
         return False
@@ -248,6 +261,7 @@ def _is_logged(ledger: Ledger, session: Session, row: Round) -> bool:
     )
 
 
-def _is_client(session: Session, member: RoundMember) -> bool:
-    key = written_here(session, RequesterKey, member.keyid)
-    return key is not None and (key.role, key.client) == ("client", member.client)
+def _are_clients(session: Session, members: Sequence[RoundMember]) -> bool:
+    keys = all_written_here(session, RequesterKey, [member.keyid for member in members])
+    told = {keyid: (key.role, key.client) for keyid, key in keys.items()}
+    return told == {member.keyid: ("client", member.client) for member in members}

@@ -20,6 +20,7 @@ from workers.secure_sum.signing import Roster
 from workers.secure_sum.spelling import to_bytes
 
 PAUSE_S = 1.0
+POLLS = 20  # a second, of all members of a round together
 PATIENCE_S = 600.0  # a restart takes seconds, and the masks cannot be recreated
 ENDED = ("done", "failed")
 Say = Callable[[str], None]
@@ -54,9 +55,10 @@ class Joining:
     manifest: Document | None = None  # as compared with the plan
     taken: set[str] = field(default_factory=set)
 
-    def run(self, *, timeout: float | None = None, pause: float = PAUSE_S) -> Document:
+    def run(self, *, timeout: float | None = None, pause: float | None = None) -> Document:
         """Take all steps; return the round as it ended, done or failed.
 
+        pause: the seconds between two polls; by default 1, in rounds of over 20 members more.
         Waits for a service that does not answer, because ending would mean dropping out.
 
         Raises:
@@ -84,7 +86,11 @@ class Joining:
                     "the round did not end within --timeout, and continues without this "
                     "member: join the next one"
                 )
-            sleep(pause)
+            sleep(self._pause() if pause is None else pause)
+
+    def _pause(self) -> float:
+        members = 0 if self.plan is None else len(self.plan.members)
+        return max(PAUSE_S, members / POLLS)
 
     def step(self) -> Document:
         """Poll the round and answer the open step, unless already answered."""

@@ -53,6 +53,16 @@ def test_a_client_is_erased_without_being_asked(
     installation.check()
 
 
+def test_a_client_that_is_asked_nothing_does_not_take_the_logs_turn(
+    installation: Installation, remote: Remote, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def transact(*_: Any, **__: Any) -> Any:
+        raise AssertionError("a poll took the log's turn")
+
+    monkeypatch.setattr(installation.services.ledger, "transact", transact)
+    assert remote.asked("c2") == []
+
+
 def test_single_records_wait_for_their_client(
     installation: Installation, remote: Remote
 ) -> None:

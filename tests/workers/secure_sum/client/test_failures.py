@@ -283,6 +283,38 @@ def test_a_service_that_does_not_answer_is_waited_for(
     assert head(fresh.installation) == fresh.head_without(set(fresh.owned("c4")))
 
 
+def test_who_only_waits_does_not_take_the_logs_turn(
+    fresh: Masked, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, joining = started(fresh, *FOUR)
+    joining[0].step()
+
+    def transact(*_: Any) -> Any:
+        raise AssertionError("a poll took the log's turn")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(fresh.installation.services.ledger, "transact", transact)
+        assert joining[0].step()["state"] == "advertise"
+    for one in joining[1:]:
+        one.step()
+    assert joining[0].step()["state"] == "share"
+
+
+@pytest.mark.parametrize(("polls", "pause"), [(20, 1.0), (2, 2.0)])
+def test_members_of_a_large_round_poll_less_often(
+    fresh: Masked, monkeypatch: pytest.MonkeyPatch, polls: int, pause: float
+) -> None:
+    def sleep(seconds: float) -> None:
+        assert seconds == pause
+        raise TimeoutError
+
+    _, joining = started(fresh, *FOUR)
+    monkeypatch.setattr("workers.secure_sum.client.join.POLLS", polls)
+    monkeypatch.setattr("workers.secure_sum.client.join.sleep", sleep)
+    with pytest.raises(TimeoutError):
+        joining[0].run()
+
+
 def test_patience_has_an_end(fresh: Masked, monkeypatch: pytest.MonkeyPatch) -> None:
     _, joining = started(fresh, *FOUR)
     clock = iter(range(0, 10_000, 100))
