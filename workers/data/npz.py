@@ -127,7 +127,9 @@ def as_floats(name: str, array: _Array) -> NDArray[np.floating[Any]]:
 
 
 def _labels(array: _Array) -> Labels:
-    if array.ndim != 1 or array.dtype.kind not in "iu" or array.size == 0:
+    if array.size == 0:
+        raise DatasetError("the file has no rows")
+    if array.ndim != 1 or array.dtype.kind not in "iu":
         raise DatasetError("labels: must be one integer for each row")
     if int(array.min()) < 0 or int(array.max()) >= MOST_CLASSES:
         raise DatasetError(f"labels: must count from 0, to less than {MOST_CLASSES:,}")

@@ -131,7 +131,7 @@ INF_FEATURES[0, 0] = np.inf
         ({"records": NO_TEXTS}, "records: holds a code point that is no character"),
         ({"label_names": NO_TEXTS[:3]}, "label_names: holds a code point that is no character"),
         ({"labels": GOOD["labels"][None]}, "labels: "),
-        ({"labels": np.empty(0, dtype=int)}, "labels: "),
+        ({"labels": np.empty(0, dtype=int)}, "the file has no rows"),
         ({"clients": GOOD["clients"][:5]}, "clients: .* each row"),
         ({"clients": GOOD["clients"].astype(float)}, "clients: "),
         ({"clients": np.array(["a", None] * 4, dtype=object)}, "clients: .* pickled"),

@@ -38,6 +38,7 @@ def packed(**changes: Any) -> bytes:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
+        ({"labels": np.array([])}, "the file has no rows"),
         ({"labels": np.array([0.9, 1.0, 1.0])}, "labels: must be one integer"),
         ({"labels": np.array(["0", "1", "1"])}, "labels: must be one integer"),
         ({"records": np.array([1.0, 2.0, 3.0])}, "records: must be one integer or string"),

@@ -20,7 +20,7 @@ from workers.secure_sum.signing import Roster
 from workers.secure_sum.spelling import to_bytes
 
 PAUSE_S = 1.0
-POLLS = 20  # a second, of all members of a round together
+POLLS = 10  # a second, of all members of a round together
 PATIENCE_S = 600.0  # a restart takes seconds, and the masks cannot be recreated
 ENDED = ("done", "failed")
 Say = Callable[[str], None]
@@ -58,7 +58,7 @@ class Joining:
     def run(self, *, timeout: float | None = None, pause: float | None = None) -> Document:
         """Take all steps; return the round as it ended, done or failed.
 
-        pause: the seconds between two polls; by default 1, in rounds of over 20 members more.
+        pause: the seconds between two polls; by default 1, in rounds of over 10 members more.
         Waits for a service that does not answer, because ending would mean dropping out.
 
         Raises:

@@ -300,7 +300,7 @@ def test_who_only_waits_does_not_take_the_logs_turn(
     assert joining[0].step()["state"] == "share"
 
 
-@pytest.mark.parametrize(("polls", "pause"), [(20, 1.0), (2, 2.0)])
+@pytest.mark.parametrize(("polls", "pause"), [(10, 1.0), (2, 2.0)])
 def test_members_of_a_large_round_poll_less_often(
     fresh: Masked, monkeypatch: pytest.MonkeyPatch, polls: int, pause: float
 ) -> None:
