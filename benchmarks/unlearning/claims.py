@@ -40,7 +40,8 @@ from benchmarks.unlearning.names import name_of
 from benchmarks.unlearning.settings import FULL
 from benchmarks.unlearning.summary import Seeds, interval
 
-SAMPLES = ("samples-iid", "samples")
+SAMPLES = ("cifar-samples-iid", "samples-iid", "cifar-samples", "samples")
+PAIRS = ("cifar-two", "two")
 POISONED = ("cifar-poisoned", "poisoned")
 # The settings of HF-KCU's tables 6 and 7, on CIFAR-10 and on digits.
 SKEWED, COUNTED = tuple(names for names, _ in SKEWS), tuple(names for names, _ in CLIENTS)
@@ -123,14 +124,14 @@ CLAIMS = (
         "of two clients, PUF-Regular's forget gap is below those of the others",
         PUF_REGULAR,
         lambda one: closer(one, (SIBLING[one], "fed-au", "not")),
-        ("two",),
+        PAIRS,
     ),
     Claim(
         "PUF V",
         "of two clients, PUF-Special needs 58× fewer FLOPs (ResNet-18)",
         PUF_SPECIAL,
         lambda one: cheaper(one, 58),
-        ("two",),
+        PAIRS,
     ),
     Claim(
         "PUF VI",

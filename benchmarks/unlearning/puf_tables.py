@@ -57,8 +57,11 @@ BESIDE: Mapping[str, Mapping[str, str]] = {
         **dict.fromkeys(("mnist-60000-published", "mnist", "digits", "quick"), SKEWED),
         "iid": EVEN,
     },
-    "PUF IV": {"samples": SKEWED, "samples-iid": EVEN},
-    "PUF V": {"two": SKEWED},
+    "PUF IV": {
+        **dict.fromkeys(("cifar-samples", "samples"), SKEWED),
+        **dict.fromkeys(("cifar-samples-iid", "samples-iid"), EVEN),
+    },
+    "PUF V": dict.fromkeys(("cifar-two", "two"), SKEWED),
     "PUF VI": {"masks": PROSTATE},
 }
 

@@ -266,6 +266,26 @@ _ALL = (
         )
         for clients in (100, 200)
     ),
+    *(
+        replace(
+            CIFAR,
+            name=f"cifar-samples{'-iid' if alpha is None else ''}",
+            about=f"1,000 rows of CIFAR-10, {said}, half of the largest client's rows leave",
+            plan="puf",
+            request="half-of-one",
+            alpha=alpha,
+            seeds=3,
+        )
+        for alpha, said in ((None, "IID"), (0.5, "Dirichlet 0.5"))
+    ),
+    replace(
+        CIFAR,
+        name="cifar-two",
+        about="1,000 rows of CIFAR-10, Dirichlet 0.5, the two largest clients leave",
+        plan="puf",
+        request="two-clients",
+        seeds=3,
+    ),
     replace(
         CIFAR,
         name="cifar-poisoned",

@@ -24,25 +24,33 @@ from benchmarks.unlearning.shadow import ATTACKED
 
 BUNDLED = ("digits", "digit-masks")  # data that scikit-learn brings along
 BUDGET = 40  # machine hours for all of the page
-# What is run first where hours are short, and the tables that it completes.
-ORDER: Mapping[str, str] = {
-    "cifar-alpha-0.1": "HF-KCU 6",
-    "cifar-alpha-1": "HF-KCU 6 and 7",
-    "cifar-clients-100": "HF-KCU 7",
-    "cifar-clients-200": "HF-KCU 7",
-    "cifar-poisoned": "HF-KCU 3",
-    "cifar-12000-published": "HF-KCU 4 and 5",
-    "cifar": "PUF III; HF-KCU 1, 4 and 5",
-    "iid": "PUF III",
-    "resnet": "PUF III",
-    "mnist-60000-published": "PUF III; HF-KCU 1 and 2",
-    "cifar-6000": "PUF III; HF-KCU 1, 2 and 9",
-    "cifar-12000": "PUF III; HF-KCU 1, 2 and 9, which `cifar-12000-published` has",
-    "resnet-full": "PUF III; HF-KCU 2",
-}
+PAPERS = (SPECIAL, REGULAR, CORRECTED, PRINTED)  # the papers' algorithms and constants
+# What is run first where hours are short, the tables that it completes, and which rows: where
+# there are none, all that no line before has.
+ORDER: tuple[tuple[str, str, tuple[str, ...]], ...] = (
+    ("cifar-alpha-0.1", "HF-KCU 6", ()),
+    ("cifar-alpha-1", "HF-KCU 6 and 7", ()),
+    ("cifar-clients-100", "HF-KCU 7", ()),
+    ("cifar-clients-200", "HF-KCU 7", ()),
+    ("cifar-poisoned", "HF-KCU 3", ()),
+    ("cifar-samples-iid", "PUF IV", ()),
+    ("cifar-samples", "PUF IV", ()),
+    ("cifar-two", "PUF V", ()),
+    ("cifar-12000-published", "HF-KCU 4 and 5", ()),
+    ("cifar", "PUF III; HF-KCU 1, 4 and 5", ()),
+    ("iid", "PUF III", ()),
+    ("resnet", "PUF III", ()),
+    ("cifar-6000", "PUF III; HF-KCU 1, 2 and 9", PAPERS),
+    ("mnist-60000-published", "HF-KCU 1 and 2", PAPERS),
+    ("mnist-60000-published", "PUF III; HF-KCU 1 and 2", ()),
+    ("cifar-6000", "PUF III; HF-KCU 1, 2 and 9", ()),
+    ("cifar-12000", "PUF III; HF-KCU 1, 2 and 9, which `cifar-12000-published` has", ()),
+    ("resnet-full", "PUF III; HF-KCU 2", ()),
+)
 ABOUT = """\
 A row counts as run when five seeds have it, or three in the settings `…-published` and in
-those of CIFAR-10 with other skews, numbers of clients and the backdoor. The settings are in
+those of CIFAR-10 with other skews, numbers of clients, the backdoor, half of a client's rows
+and two clients. The settings are in
 the order in which they are to be run. A command continues where it was stopped, and renews
 the page; `DATA` is the folder with `mnist.npz` and `cifar10.npz`. For `resnet-full` add
 `--device cuda`.
@@ -73,16 +81,18 @@ SHADOW = (
 )
 
 
-def missing(records: Records, name: str, *, attack: bool = False) -> list[str]:
-    """Return the labels of a setting's plan that too few seeds have, in order.
+Lacking = Mapping[int, Sequence[str]]  # by seed
+
+
+def missing(lacking: Lacking, name: str, *, attack: bool = False) -> list[str]:
+    """Return the labels of a setting's plan that some seed lacks, in the plan's order.
 
     attack: of the lines of the attack with shadow models.
     """
-    lacking = by_seed(records, name, attack=attack).values()
     return [
         label
         for label in _labels(name, attack=attack)
-        if any(label in labels for labels in lacking)
+        if any(label in labels for labels in lacking.values())
     ]
 
 
@@ -121,23 +131,24 @@ def render(records: Records) -> str:
     body: list[tuple[str, ...]] = []
     inside: list[str] = []
     outside: list[str] = []
-    for name in (*ORDER, *(one for one in SETTINGS if one not in (*ORDER, "quick"))):
+    for name, tables, papers in (*ORDER, *_others()):
         setting = SETTINGS[name]
-        lacking = by_seed(records, name)
+        lacking = _lacking(records, name, papers)
         if not lacking:
             continue
         needs = effort(records, name, lacking)
         total += needs.here or 0.0
         if needs.here is not None:
-            (inside if total <= BUDGET * HOUR else outside).append(f"`{name}`")
+            said = f"`{name}` (the papers' algorithms)" if papers else f"`{name}`"
+            (inside if total <= BUDGET * HOUR else outside).append(said)
         if total <= BUDGET * HOUR:
             taken = total
-        labels = missing(records, name)
+        labels = missing(lacking, name)
         body.append(
             (
                 f"`{name}`",
-                ORDER.get(name, NONE),
-                _rows(records, name),
+                tables,
+                _rows(lacking, name),
                 *_times(needs, total),
                 f"`{command(setting, labels, list(lacking))}`",
             )
@@ -175,12 +186,22 @@ def _times(needs: Effort, total: float) -> tuple[str, str, str]:
     )
 
 
-def by_seed(records: Records, name: str, *, attack: bool = False) -> dict[int, list[str]]:
+def _others() -> list[tuple[str, str, tuple[str, ...]]]:
+    ordered = {name for name, *_ in ORDER}
+    return [(name, NONE, ()) for name in SETTINGS if name not in {*ordered, "quick"}]
+
+
+def by_seed(
+    records: Records, name: str, *, attack: bool = False, papers: Sequence[str] = ()
+) -> dict[int, list[str]]:
     """Return the labels of a setting's plan that each seed lacks, of seeds that lack any.
 
-    attack: of the lines of the attack with shadow models.
+    attack: of the lines of the attack with shadow models. papers: only these and the models
+    that they are compared with.
     """
     labels, key = _labels(name, attack=attack), name + (SHADOWED if attack else "")
+    if papers:
+        labels = [label for label in labels if label in {*papers, *(o.label for o in FIRST)}]
     found = {
         seed: [label for label in labels if (key, seed, label) not in records]
         for seed in range(SETTINGS[name].seeds)
@@ -188,15 +209,26 @@ def by_seed(records: Records, name: str, *, attack: bool = False) -> dict[int, l
     return {seed: lacking for seed, lacking in found.items() if lacking}
 
 
+def _lacking(records: Records, name: str, papers: Sequence[str]) -> dict[int, list[str]]:
+    """Return what each seed lacks of one line of ORDER, of seeds that lack any of it."""
+    lacking = by_seed(records, name, papers=papers)
+    if papers:
+        return lacking
+    for rows in (rows for one, _, rows in ORDER if one == name and rows):
+        earlier = by_seed(records, name, papers=rows)
+        for seed, labels in earlier.items():
+            lacking[seed] = [label for label in lacking[seed] if label not in labels]
+    return {seed: labels for seed, labels in lacking.items() if labels}
+
+
 def _labels(name: str, *, attack: bool) -> list[str]:
     return [part.label for part in (*FIRST, *planned_of(SETTINGS[name], attack=attack))]
 
 
-def _rows(records: Records, name: str, *, attack: bool = False) -> str:
+def _rows(lacking: Lacking, name: str, *, attack: bool = False) -> str:
     """Return what a setting lacks, rows of the same seeds together."""
-    lacking = by_seed(records, name, attack=attack)
     seeds: dict[tuple[int, ...], list[str]] = {}
-    for label in missing(records, name, attack=attack):
+    for label in missing(lacking, name, attack=attack):
         key = tuple(seed for seed, labels in lacking.items() if label in labels)
         seeds.setdefault(key, []).append(label)
     every = len(_labels(name, attack=attack))
@@ -241,10 +273,10 @@ def _attacks(records: Records, total: float) -> str:
         if setting.rows is None:
             left, said = "none: it trains on all", NONE
         else:
-            labels = missing(records, name, attack=True)
+            labels = missing(lacking, name, attack=True)
             left = "enough" if name in ATTACKED else "too few in the shipped file"
             said = f"`{command(setting, labels, list(lacking), attack=True)}`"
-        rows = _rows(records, name, attack=True)
+        rows = _rows(lacking, name, attack=True)
         body.append((f"`{name}`", rows, left, *_times(needs, total), said))
     head = (
         "setting",

@@ -89,7 +89,8 @@ def test_what_is_not_run_is_listed_with_its_command() -> None:
         for label in labels
         if (label, seed) not in {(SPECIAL, 4), ("pga", 0)}
     }
-    assert unrun.missing(records, "masks") == [SPECIAL, "pga"]
+    lacking = unrun.by_seed(records, "masks")
+    assert unrun.missing(lacking, "masks") == [SPECIAL, "pga"]
     assert unrun.command(setting, [SPECIAL, "pga"]) == (
         "python -m benchmarks.unlearning --setting masks "
         f"--methods '{SPECIAL},pga' --out docs/benchmarks"
@@ -120,8 +121,33 @@ def test_seeds_are_named_together() -> None:
 def test_rows_are_run_in_the_order_in_which_they_are_listed_and_none_is_forgotten() -> None:
     text = unrun.render({})
     listed = re.findall(r"^\| `(\S+)` \| .*--out docs/benchmarks` \|$", text, re.MULTILINE)
-    assert listed[: len(unrun.ORDER)] == list(unrun.ORDER)
+    assert listed[: len(unrun.ORDER)] == [name for name, *_ in unrun.ORDER]
     assert set(listed) >= set(SETTINGS) - {"quick"}
+
+
+def test_the_papers_algorithms_come_first_and_are_not_listed_again() -> None:
+    text = unrun.render({})
+    first, rest = (
+        line for line in text.splitlines() if line.startswith("| `cifar-6000` | PUF")
+    )
+    for label in unrun.PAPERS:
+        assert f"`{label}`" in first
+        assert f"`{label}`" not in rest
+    for label in ("original", "retrain"):
+        assert f"`{label}`" in first
+        assert f"`{label}`" not in rest
+    assert "`sisa`" in rest
+    done = {
+        ("cifar-6000", seed, label): Record("cifar-6000", seed, label, "p")
+        for seed in range(SEEDS)
+        for label in (*(part.label for part in FIRST), *unrun.PAPERS)
+    }
+    [left] = [
+        line
+        for line in unrun.render(done).splitlines()
+        if line.startswith("| `cifar-6000` | PUF")
+    ]
+    assert f"`{CORRECTED}`" not in left
 
 
 def test_which_rows_are_inside_the_budget_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
