@@ -256,8 +256,9 @@ ABOUT = """\
 Gaps are in points. A paper's figure is compared with our mean. Two models are compared seed by
 seed: "inconclusive" means that the 95 % interval of the difference contains both signs.
 "Reproduced" for an ordering does not say how much is left. Each claim is tested on the paper's
-algorithm with its constants and on the guarded one, where they were run. Neither data nor
-schedules are the papers': a claim that is not reproduced here may hold there.
+algorithm with its constants and on the guarded one, where they were run, and claims of seconds
+where both lines name one machine: the tables have the operations of the others. Neither data
+nor schedules are the papers': a claim that is not reproduced here may hold there.
 """
 KNOWN = 5.0  # points of forget accuracy above the retrained model's: rows that are still known
 VERDICTS = {True: "reproduced", False: "**not reproduced**", None: "inconclusive"}

@@ -20,6 +20,7 @@ SPECIAL, REGULAR = "puf-special fixed 2", "puf-regular fixed 20"
 CORRECTED, PRINTED = "hf-kcu corrected", "hf-kcu as printed"
 UNSCALED = f"{PRINTED} unscaled"  # without line 17 of Algorithm 1, its adaptive scaling
 WEIGHTED = f"{PRINTED} causal=gradient"  # with line 16, which `PRINTED` replaces by rows
+PRINTED_PUF = tuple(f"{label} as printed" for label in (SPECIAL, REGULAR))
 RECOVERING = ("natural", "puf-special", "puf-regular", "hf-kcu", "not", "fed-au", "pga")
 
 IN_TABLES = ("fed-eraser", "pga", "mode", "fed-au", "not", "naive-ga", "sisa")  # the papers'
@@ -144,6 +145,15 @@ def published() -> tuple[Contender, ...]:
     )
 
 
+def printed_puf() -> tuple[Contender, ...]:
+    """Return PUF with lines 15 and 16 of its Algorithm 1, which leave |D_i| out, as printed."""
+    published_puf = zip(PRINTED_PUF, published(), strict=False)
+    return tuple(
+        Contender(label, part.method, {**part.settings, "weighting": "as-printed"})
+        for label, part in published_puf
+    )
+
+
 def damped(value: float) -> str:
     """Return the label of the corrected step with the paper's constants and this damping."""
     return CORRECTED if value == GIVEN["damping"] else f"{CORRECTED} damping={value:g}"
@@ -238,7 +248,7 @@ def planned(plan: Plan) -> tuple[Contender, ...]:
     others = registered()[len(MAIN) :]
     parts = (*one_step_ablations(), *published_ablations())
     if plan == "everything":
-        return (*main, again, *one_step(), *others, *ablations(), *parts)
+        return (*main, again, *one_step(), *others, *ablations(), *parts, *printed_puf())
     if plan == "components":
         return (*main, again, *one_step(), *others, *parts)
     if plan == "all":

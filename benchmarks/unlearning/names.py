@@ -7,6 +7,7 @@ from benchmarks.unlearning.contenders import (
     CORRECTED,
     ORIGINAL,
     PRINTED,
+    PRINTED_PUF,
     REGULAR,
     RETRAIN,
     SPECIAL,
@@ -25,6 +26,8 @@ NAMES: Mapping[str, str] = {
     "not": "NoT",
     SPECIAL: "PUF-Special",
     REGULAR: "PUF-Regular",
+    PRINTED_PUF[0]: "PUF-Special as printed",
+    PRINTED_PUF[1]: "PUF-Regular as printed",
     "puf-special": "PUF-Special, guarded",
     "puf-regular": "PUF-Regular, guarded",
     "puf-special one step": "PUF-Special, guarded, one step",
@@ -45,8 +48,8 @@ NAMES: Mapping[str, str] = {
     "sisa": "SISA",
 }
 FIRST = (
-    ORIGINAL, RETRAIN, AGAIN, "natural", SPECIAL, REGULAR, "puf-special", "puf-regular",
-    CORRECTED, PRINTED, "hf-kcu",
+    ORIGINAL, RETRAIN, AGAIN, "natural", SPECIAL, REGULAR, *PRINTED_PUF, "puf-special",
+    "puf-regular", CORRECTED, PRINTED, "hf-kcu",
 )  # fmt: skip
 
 

@@ -3,7 +3,14 @@
 from collections.abc import Callable, Mapping, Sequence
 
 from benchmarks.paper_figures import HEAD, figures, footnote, rows_of, tables
-from benchmarks.unlearning.contenders import AGAIN, ORIGINAL, REGULAR, RETRAIN, SPECIAL
+from benchmarks.unlearning.contenders import (
+    AGAIN,
+    ORIGINAL,
+    PRINTED_PUF,
+    REGULAR,
+    RETRAIN,
+    SPECIAL,
+)
 from benchmarks.unlearning.markdown import (
     amount,
     plain,
@@ -20,7 +27,7 @@ from benchmarks.unlearning.summary import Seeds
 GUARDED = ("puf-special", "puf-regular", "puf-special one step")
 TABLE3 = (
     ORIGINAL, RETRAIN, AGAIN, "natural", "fed-eraser", "pga", "mode", "fed-au", "not",
-    SPECIAL, REGULAR, *GUARDED,
+    SPECIAL, REGULAR, *PRINTED_PUF, *GUARDED,
 )  # fmt: skip
 TABLE4 = (
     ORIGINAL, RETRAIN, AGAIN, "natural", "fed-au", "not", SPECIAL, REGULAR, *GUARDED,
@@ -100,6 +107,8 @@ def _beside(
     setting = BESIDE[name].get(seeds.setting)
     body = []
     for label in labels:
+        if label in PRINTED_PUF and label not in seeds.labels:
+            continue  # on digits alone
         paper = figures(name, setting, name_of(label))
         if label not in seeds.labels:
             body.append(unrun(name_of(label), len(head), paper))

@@ -1,6 +1,7 @@
 """Who is asked for, and that a variant is one in its name alone but for one setting."""
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from benchmarks.unlearning.contenders import (
     FIRST,
     ORIGINAL,
     PRINTED,
+    PRINTED_PUF,
     REGULAR,
     RETRAIN,
     SPECIAL,
@@ -78,6 +80,16 @@ def test_every_setting_has_the_papers_algorithms_with_the_papers_constants(name:
         assert (kcu.iterations, kcu.damping, kcu.recovery.rounds) == (10, 0.01, 0)
         assert (kcu.curvature_rows, kcu.cycles) == (1.0, 1)
         assert not ablated(label)
+
+
+def test_puf_as_printed_differs_from_puf_in_its_weights_alone() -> None:
+    parts = {part.label: part for part in planned("everything")}
+    for printed, label in zip(PRINTED_PUF, (SPECIAL, REGULAR), strict=True):
+        made, own = (make(parts[one].method, parts[one].settings) for one in (printed, label))
+        assert isinstance(made, Puf)
+        assert isinstance(own, Puf)
+        assert (made.weighting, own.weighting) == ("as-printed", "rows")
+        assert replace(made, weighting="rows") == own
 
 
 def test_what_is_not_run_is_listed_with_its_command() -> None:

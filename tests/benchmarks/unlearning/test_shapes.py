@@ -48,18 +48,20 @@ PUF = {
             *PUFS, "PUF-Special, guarded, one step",
         ),
     ),
-    "## PUF, Table IV: half of one client's rows leave, IID": (
-        CLIENT,
-        ("Retrain", NOISE, "Natural", "FedAU", "NoT", *PUFS),
-    ),
-    "## PUF, Table IV: half of one client's rows leave, not IID": (
-        CLIENT,
-        ("Retrain", NOISE, "Natural", "FedAU", "NoT", *PUFS),
-    ),
-    "## PUF, Table V: two clients leave": (
-        CLIENT,
-        ("Original", "Retrain", NOISE, "FedAU", "NoT", *PUFS),
-    ),
+    **{
+        f"### {SETTINGS[name].about}": (
+            CLIENT,
+            ("Retrain", NOISE, "Natural", "FedAU", "NoT", *PUFS),
+        )
+        for name in ("cifar-samples-iid", "samples-iid", "cifar-samples", "samples")
+    },
+    **{
+        f"### {SETTINGS[name].about}": (
+            CLIENT,
+            ("Original", "Retrain", NOISE, "FedAU", "NoT", *PUFS),
+        )
+        for name in ("cifar-two", "two")
+    },
     "## PUF, Table VI: segmentation": (
         ("test Dice", "forget Dice (Δ)", "forget loss (Δ)", "bytes (×)", "FLOPs (×)", "paper"),
         ("Original", "Retrain", NOISE, "Natural", "PGA", "NoT", *PUFS),
