@@ -220,11 +220,15 @@ site: export NO_MKDOCS_2_WARNING = 1
 site: $(STAMPS)/docs ## the documentation as a site in build/site
 	$(BIN)/python -m mkdocs build --quiet
 
-# Rewrites the pinned set from what pyproject.toml allows today.
-lock: ## rewrite constraints.txt from what pyproject.toml allows today
+# Rewrites the pinned set from what pyproject.toml allows today. On Linux: what torch's build for CUDA needs
+# is asked of PyPI, and nothing of it is installed. `===` leaves out builds for processors, 2.13.0+cpu.
+lock: ## rewrite constraints.txt and constraints-gpu.txt from what pyproject.toml allows today
 	rm -rf build/lock && $(PYTHON) -m venv build/lock
 	build/lock/bin/python -m pip install --quiet '.[browser,dev,text,vision]'
 	build/lock/bin/python -m pip freeze --exclude lethe-ledger | sed 's/+[a-z0-9.]*$$//' > constraints.txt
+	build/lock/bin/python -m pip install --quiet --dry-run --ignore-installed --only-binary :all: --report build/lock/gpu.json \
+	  -c constraints.txt "$$(sed -n 's/^torch==/torch===/p' constraints.txt)"
+	build/lock/bin/python scripts/lock_gpu.py build/lock/gpu.json
 
 # CycloneDX 1.6, of what the worker's image has installed: tests/packaging compares the extras with
 # those of Dockerfile and compose.yaml. The tool is in an environment of its own: it is no part of

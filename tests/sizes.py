@@ -118,6 +118,7 @@ FULL = {
     "tests/workers/jobs/families/network/test_network_certified.py::test_requests_of_one_update_are_one_release_and_need_no_held_out_row": "a stream of requests, in the same file",
     "tests/workers/jobs/families/network/test_network_certified_hazards.py": "test_network_certified.py, and tests/workers/judge",
     "tests/workers/jobs/families/network/test_network_endings.py::test_a_later_attempt_that_runs_out_of_memory_gives_way_too": "the first attempt, in the same file",
+    "tests/workers/jobs/families/network/test_network_gpu.py::test_a_later_attempt_that_a_gpu_is_too_small_for_gives_way_too": "the first attempt, in the same file",
     "tests/workers/jobs/families/network/test_network_silos.py::test_a_client_that_fails_is_left_out_and_the_verifier_leaves_it_out_too": "tests/workers/silos; the versions are those of one process, in the same file",
     "tests/workers/jobs/families/network/test_network_silos.py::test_a_retraining_waits_for_silos_that_are_all_gone": "test_stalled.py has what waits for a machine",
     "tests/workers/jobs/families/network/test_network_silos.py::test_a_target_whose_silo_is_gone_is_refused_with_a_remedy": "tests/workers/silos has rows and silos that are gone",

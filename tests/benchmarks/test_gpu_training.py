@@ -64,6 +64,29 @@ def test_a_missing_gpu_is_named() -> None:
     assert "no CUDA device" in done.output
 
 
+@pytest.mark.parametrize("fit", [True, False])
+def test_the_record_says_what_was_measured_and_found(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *, fit: bool
+) -> None:
+    monkeypatch.setattr(gpu_training, "METHODS", ("retrain",))
+    if not fit:
+        monkeypatch.setattr(gpu_training, "POINTS", -1.0)  # no accuracy is near enough
+    file = tmp_path / "training.json"
+    asked = ["--device", "cpu", "--rounds", "1", "--json", str(file)]
+    result = CliRunner().invoke(main, asked)
+    record = json.loads(file.read_text())
+    assert (result.exit_code == 0, not record["problems"]) == (fit, fit), result.output
+    assert record["rounds"] == 1
+    assert record["environment"]["device"] == "torch-cpu"
+    assert record["environment"]["torch"] == torch.__version__
+    assert record["lines"].keys() == {"training", "retrain"}
+    for name, line in record["lines"].items():
+        assert line["equal_bits"], name
+        assert line["equal_to_cpu"], name
+        assert line["seconds"] > 0, name
+        assert f"{name:12} equal bits True" in result.output
+
+
 def test_steps_are_timed_and_their_operations_counted(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -2,11 +2,13 @@
 
 import tomllib
 from importlib.metadata import PackageNotFoundError, distribution
+from typing import Any
 
 import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from scripts.lock_gpu import HEAD, constraints
 from tests.packaging.dockerfile import REPOSITORY
 
 PROJECT = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
@@ -59,6 +61,29 @@ def test_a_gpu_adds_to_the_pinned_set_and_changes_nothing_in_it() -> None:
     assert not set(added) & set(_pins())
     assert "triton" in added
     assert any(name.startswith("nvidia-cudnn") for name in added)
+
+
+def test_what_a_gpu_adds_was_asked_for_the_pinned_torch() -> None:
+    """Which pins those are only PyPI knows: a torch for processors asks for none of them."""
+    text = (REPOSITORY / "constraints-gpu.txt").read_text()
+    assert text.startswith(HEAD.format(torch=_pins()["torch"])), "run `make lock`"
+
+
+def _report(**versions: str) -> dict[str, Any]:
+    told = [{"metadata": {"name": name, "version": one}} for name, one in versions.items()]
+    return {"install": told}
+
+
+def test_what_a_gpu_adds_is_what_pip_would_install_and_nobody_pinned() -> None:
+    report = _report(torch="3.1", Typing_Extensions="4.2", setuptools="84", triton="3.8")
+    report["install"] += _report(nvidia_cufft="12")["install"]
+    text = constraints(report, "torch==3.1\ntyping-extensions==4.2\n")
+    assert text == f"{HEAD.format(torch='3.1')}nvidia-cufft==12\ntriton==3.8\n"
+
+
+def test_another_build_of_torch_does_not_empty_what_a_gpu_adds() -> None:
+    with pytest.raises(SystemExit, match="on Linux"):
+        constraints(_report(torch="3.1", triton="3.8"), "torch==3.1\n")
 
 
 def test_what_the_dependencies_need_is_pinned_too() -> None:

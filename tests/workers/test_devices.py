@@ -22,6 +22,7 @@ from workers.methods.ridge.statistics.backend import BackendError
 def undisturbed() -> Iterator[None]:
     with backend.using(None):
         yield
+    devices.choose("cpu")  # or what trains next in this process does so where a test chose
 
 
 def test_torch_on_the_processor_is_used_and_named_in_certificates() -> None:

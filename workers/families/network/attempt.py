@@ -27,6 +27,7 @@ from workers.families.network.training import (
     approximated,
     data_of,
     device_of,
+    out_of_memory_named,
     resumed,
     retain_side,
     retrained,
@@ -36,7 +37,6 @@ from workers.judge.samples.empirical import VERIFIER
 from workers.leases.lease import JobContext
 from workers.lineage.versions import salts_of
 from workers.methods.network.base import Side, UnlearningCase, UnlearningRequest
-from workers.methods.network.recovery import named_out_of_memory
 from workers.silos.answer import THREADS
 from workers.training.fedavg.in_process import InProcess
 from workers.training.fedavg.rounds import sizes
@@ -104,7 +104,7 @@ def _approximated(
     before = _sealed(job, config)
     method = config.method(step.method, step.settings)
     case = _case(job, config, before, rows, salted)
-    with named_out_of_memory():
+    with out_of_memory_named(case):
         found = resumed(job, lambda hooks: method.run(case, hooks))
     if found.claim != VERIFIER.id:
         raise RefusedError(f"{method.id}: its promise is not one that a later attempt can make")

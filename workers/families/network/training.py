@@ -1,6 +1,7 @@
 """Trainings of deep models under a lease: resumable, recorded, and repeated when required."""
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
 from types import MappingProxyType
 from typing import TypeVar
 
@@ -35,6 +36,7 @@ from workers.methods.network.base import (
     UnlearningMethod,
 )
 from workers.methods.network.hf_kcu.products import NobodyAnsweredError
+from workers.methods.network.recovery import named_out_of_memory
 from workers.methods.network.retrain import Retrain, retraining
 from workers.silos.answer import THREADS
 from workers.silos.engine import engine_for
@@ -42,6 +44,7 @@ from workers.training.fedavg.base import ClientData, cost_notes
 from workers.training.fedavg.determinism import environment
 from workers.training.fedavg.device import choose, facts_of
 from workers.training.fedavg.errors import CheckpointError, RoundFailedError
+from workers.training.fedavg.in_process import InProcess
 from workers.training.fedavg.rounds import Trained, sizes
 from workers.training.fedavg.server import initial_state
 from workers.training.networks.weights import (
@@ -200,6 +203,24 @@ def resumed(job: JobContext, run: Callable[[Hooks], T]) -> T:
         if silos == 0 or job.lease.tries >= job.services.settings.max_tries:
             raise  # the message names another method
         raise RoundLostError(str(error)) from None
+
+
+@contextmanager
+def out_of_memory_named(case: UnlearningCase) -> Iterator[None]:
+    """Turn what a method raises because memory ran out into OutOfMemoryError.
+
+    In this process a client that runs out of memory is left out of its round. A method that
+    cannot do without its answer raises only that the answer is missing, and nobody could bring
+    it: the clients share this process's device.
+    """
+    engines = [side.engine for side in (case.retained, case.targets) if side is not None]
+    with named_out_of_memory():
+        try:
+            yield
+        except (NobodyAnsweredError, RoundFailedError, TargetError) as error:
+            if any(isinstance(one, InProcess) and one.out_of_memory for one in engines):
+                raise MemoryError from error
+            raise
 
 
 def encoded(config: NetworkConfig, weights: Weights, state: TrainingState) -> Encoded:

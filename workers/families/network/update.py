@@ -28,6 +28,7 @@ from workers.families.network.training import (
     data_of,
     device_of,
     forget_side,
+    out_of_memory_named,
     repeat,
     resumed,
     retain_side,
@@ -39,7 +40,6 @@ from workers.lineage.chain import BatchMember, owned_by_subject
 from workers.lineage.logged import require_rows
 from workers.lineage.versions import salts_of
 from workers.methods.network.base import UnlearningCase
-from workers.methods.network.recovery import named_out_of_memory
 from workers.methods.network.registry import WITHOUT_A_MODEL
 from workers.training.networks.weights import decode_weights, digest_of
 from workers.updates.update import ParsedUpload, Update, UpdateResult, split
@@ -142,7 +142,7 @@ def _forgotten(
     )
     try:
         terms = load_terms(services, job.model, config, sides.retained, method_id)
-        with named_out_of_memory():
+        with out_of_memory_named(case):
             carried = resumed(job, lambda hooks: carry_out(method, terms, case, hooks))
     except (*WITHOUT_A_MODEL, *GIVES_WAY) as error:
         why = f"{method_id}: {type(error).__name__.removesuffix('Error')}"

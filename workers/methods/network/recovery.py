@@ -12,15 +12,13 @@ from contextlib import contextmanager
 from dataclasses import astuple, dataclass, replace
 from math import inf, isfinite
 
-import torch
-
 from workers.arrays import decode_tensors, encode_tensors
 from workers.errors import RefusedError
 from workers.methods.network.base import Hooks, Tick, Unlearned, UnlearningCase
 from workers.training.fedavg.base import Work
 from workers.training.fedavg.checkpoint import RoundRecord
 from workers.training.fedavg.config import TrainingConfig, to_json
-from workers.training.fedavg.device import facts_of
+from workers.training.fedavg.device import facts_of, ran_out_of_memory
 from workers.training.fedavg.errors import CheckpointError
 from workers.training.fedavg.rounds import train
 from workers.training.fedavg.seeds import derive
@@ -316,10 +314,8 @@ def named_out_of_memory() -> Iterator[None]:
     """Turn torch's out-of-memory errors into OutOfMemoryError."""
     try:
         yield
-    except (MemoryError, torch.OutOfMemoryError, RuntimeError) as error:
-        # torch has no error class for the CPU: the message names its allocator.
-        of_cpu = "DefaultCPUAllocator" in str(error)
-        if not of_cpu and not isinstance(error, MemoryError | torch.OutOfMemoryError):
+    except (MemoryError, RuntimeError) as error:
+        if not ran_out_of_memory(error):
             raise
         raise OutOfMemoryError(
             "the memory did not suffice for the rows or the steps: lower batch_size (or "

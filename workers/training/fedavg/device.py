@@ -60,6 +60,14 @@ def choose(device: str) -> torch.device:
     return found
 
 
+def ran_out_of_memory(error: BaseException) -> bool:
+    """Return whether an error says that a device's memory did not suffice."""
+    # torch has no error class for the CPU: the message names its allocator.
+    return isinstance(error, MemoryError | torch.OutOfMemoryError) or (
+        isinstance(error, RuntimeError) and "DefaultCPUAllocator" in str(error)
+    )
+
+
 def check(device: torch.device) -> None:
     """Raise DeviceError unless answers there match the CPU's and repeat bit for bit.
 

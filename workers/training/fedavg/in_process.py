@@ -10,7 +10,7 @@ from workers.errors import RefusedError
 from workers.training.fedavg.base import Answers, Clients, ClientUpdate, Fault, RoundTask
 from workers.training.fedavg.client.respond import respond
 from workers.training.fedavg.determinism import deterministic
-from workers.training.fedavg.device import choose, facts
+from workers.training.fedavg.device import choose, facts, ran_out_of_memory
 from workers.training.fedavg.messages import (
     decode_task,
     decode_update,
@@ -38,6 +38,7 @@ class InProcess:
         self.clients = clients
         self.device = choose(device) if isinstance(device, str) else device
         self.threads = threads  # equal bits need an equal number
+        self.out_of_memory = False  # whether a client's answer was lost for want of it
 
     @property
     def environment(self) -> Mapping[str, str]:
@@ -87,6 +88,7 @@ class InProcess:
             answer = encode_update(self._answer(decode_task(sent)))
         except (RefusedError, RuntimeError, MemoryError) as error:
             # Rows that do not fit, a device out of memory: this client only.
+            self.out_of_memory |= ran_out_of_memory(error)
             return Fault(task.client, "client-error", type(error).__name__), len(sent), 0
         return decode_update(answer), len(sent), len(answer)
 

@@ -1,14 +1,13 @@
 """A device is chosen, distrusted, named; one that fails costs a client its answer only."""
 
-from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 import torch
 
+from tests.doubles.gpu import Change, longer, scaled, simulated
 from tests.workers.training.fedavg.small import CLIENTS, CONFIG, NETWORK, ROWS
 from workers.errors import RefusedError
-from workers.training.fedavg import device as module
 from workers.training.fedavg import in_process
 from workers.training.fedavg.base import ClientData, ClientUpdate, Fault, RoundTask
 from workers.training.fedavg.client.respond import respond
@@ -21,26 +20,6 @@ from workers.training.fedavg.server import initial_state
 from workers.training.networks.weights import initial_weights
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda")
-Change = Callable[[ClientUpdate], ClientUpdate]
-
-
-def scaled(by: float) -> Change:
-    return lambda u: replace(u, delta={name: by * part for name, part in u.delta.items()})
-
-
-def simulated(monkeypatch: pytest.MonkeyPatch, change: Change) -> list[str]:
-    """Let torch see a CUDA device that computes as the CPU does, and then changes it."""
-    asked: list[str] = []
-
-    def answer(task: RoundTask, data: ClientData, device: torch.device) -> ClientUpdate:
-        asked.append(device.type)
-        update = respond(task, data)
-        return change(update) if device.type == "cuda" else update
-
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr(module, "respond", answer)
-    module.check_once.cache_clear()
-    return asked
 
 
 def test_without_cuda_auto_is_the_cpu_and_cuda_is_refused(
@@ -57,23 +36,27 @@ def test_without_cuda_auto_is_the_cpu_and_cuda_is_refused(
 def test_a_device_that_computes_rightly_is_taken_and_tested_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    asked = simulated(monkeypatch, scaled(1 + 1e-5))  # another order of sums
+    given = simulated(monkeypatch, scaled(1 + 1e-5))  # another order of sums
     assert choose("auto") == choose("cuda") == InProcess(CLIENTS, "auto").device == CUDA
-    assert asked.count("cuda") == 4  # training and a product, each twice
+    assert len(given) == 4  # training and a product, each twice
     assert choose("cpu") == CPU
 
 
-def lost(update: ClientUpdate) -> ClientUpdate:
+def lost(task: RoundTask, update: ClientUpdate) -> ClientUpdate:
     raise torch.OutOfMemoryError("no memory is left for somebody's rows")
 
 
-def absent(update: ClientUpdate) -> ClientUpdate:
+def absent(task: RoundTask, update: ClientUpdate) -> ClientUpdate:
     raise AssertionError("Torch not compiled with CUDA enabled")
 
 
 def varying() -> Change:
     calls = iter(range(9))
-    return lambda update: scaled(1 + 1e-6 * next(calls))(update)
+    return lambda _, update: longer(update, 1 + 1e-6 * next(calls))
+
+
+def doubled(task: RoundTask, update: ClientUpdate) -> ClientUpdate:
+    return update if task.operation == "train" else longer(update, 2.0)
 
 
 BROKEN: dict[str, tuple[Change, str]] = {
@@ -83,7 +66,7 @@ BROKEN: dict[str, tuple[Change, str]] = {
     "out of memory": (lost, "OutOfMemoryError"),
     "no CUDA in torch": (absent, "AssertionError"),
     "other bits each time": (varying(), "train varies"),
-    "products alone": (lambda u: u if u.steps == 6 else scaled(2.0)(u), "gauss-newton is wrong"),
+    "products alone": (doubled, "gauss-newton is wrong"),
 }  # fmt: skip
 
 
@@ -121,12 +104,19 @@ def test_a_gpu_goes_by_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
     assert facts(CUDA, "float32")["device"] == "Example GPU 40GB"
 
 
-def test_a_device_out_of_memory_is_a_fault_of_one_client_and_the_model_stands(
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.parametrize(
+    ("error", "memory"),
+    [
+        (torch.OutOfMemoryError("CUDA out of memory"), True),
+        (RuntimeError("CUDA error: an illegal instruction"), False),
+    ],
+)
+def test_a_device_that_fails_is_a_fault_of_one_client_and_the_model_stands(
+    monkeypatch: pytest.MonkeyPatch, error: Exception, *, memory: bool
 ) -> None:
     def answer(task: RoundTask, data: ClientData, device: torch.device) -> ClientUpdate:
         if task.client == "bert":
-            raise torch.OutOfMemoryError("CUDA out of memory")
+            raise error
         return respond(task, data, device)
 
     start = initial_weights(NETWORK, CONFIG.seed)
@@ -135,7 +125,9 @@ def test_a_device_out_of_memory_is_a_fault_of_one_client_and_the_model_stands(
     state = initial_state(start, CONFIG.server)
     alone, _ = run_round(NETWORK, state, others, CONFIG, InProcess(CLIENTS), 1)
     monkeypatch.setattr(in_process, "respond", answer)
-    after, record = run_round(NETWORK, state, ROWS, CONFIG, InProcess(CLIENTS), 1)
-    assert record.faults == (Fault("bert", "client-error", "OutOfMemoryError"),)
+    engine = InProcess(CLIENTS)
+    after, record = run_round(NETWORK, state, ROWS, CONFIG, engine, 1)
+    assert record.faults == (Fault("bert", "client-error", type(error).__name__),)
+    assert engine.out_of_memory == memory
     assert all(torch.equal(start[name], kept[name]) for name in kept)
     assert all(torch.equal(after.weights[name], alone.weights[name]) for name in kept)

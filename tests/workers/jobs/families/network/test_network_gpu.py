@@ -1,0 +1,119 @@
+"""A worker of a GPU serves erasures: one that computes rightly, is too small, or errs later.
+
+The GPU is a double of the processor with arithmetic of its own, so that what was computed on
+the processor instead has other bits.
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+
+import pytest
+import torch
+from sqlmodel import Session, select
+
+from models import Certificate
+from tests import small_network
+from tests.doubles.gpu import NAME, SELF_TEST, longer, scaled, simulated, worker_of_a_gpu
+from tests.installation import Installation
+from tests.lethe.certificates.escalations import escalation_line
+from tests.workers.jobs.attempts.ladders import GONE, HF_KCU, policy
+from tests.workers.jobs.attempts.planted import plant
+from tests.workers.jobs.families.network import networks
+from workers.training.fedavg.base import ClientUpdate, RoundTask
+
+pytestmark = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+
+OWN = 1 + 1e-5  # another order of float32 sums, which the self-test allows
+ROUNDS = small_network.manifest()["training"]["rounds"]
+STAY = ["c0", "c2", "c3"]
+
+
+@pytest.fixture(autouse=True)
+def worker() -> Iterator[None]:
+    with worker_of_a_gpu():
+        yield
+
+
+def too_small(task: RoundTask, update: ClientUpdate) -> ClientUpdate:
+    """Have memory for trainings without c1 alone: for no derivative, and not for c1."""
+    if task.client != SELF_TEST and (task.operation != "train" or task.client == "c1"):
+        raise torch.OutOfMemoryError("CUDA out of memory")
+    return longer(update, OWN)
+
+
+def test_an_erasure_on_a_gpu_is_certified_and_the_certificate_names_it(
+    installation: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = simulated(monkeypatch, scaled(OWN))
+    networks.register(installation)
+    learned = len(given)
+    request_id = networks.erase(installation, networks.whole("c1"), method="retrain")
+    assert "escalated" not in networks.events(installation, request_id)
+    found = networks.statement(installation, request_id).predicate
+    assert (found.result, found.guarantee.class_) == ("PASS", "exact-retrained")
+    assert found.method.parameters["device"] == NAME
+    assert found.method.parameters["deterministic"] == "true"
+    # The worker trained on it, and so did the verifier: each round of each client twice.
+    asked = Counter((task.round, task.client) for task in given[learned:])
+    assert asked == {(number, one): 2 for number in range(1, ROUNDS + 1) for one in STAY}
+    on_the_processor = networks.retrained(small_network.rows(), GONE)
+    assert networks.published(installation) != on_the_processor
+
+
+@pytest.mark.parametrize("method", ["hf-kcu", "puf-special"])
+def test_a_method_that_a_gpu_is_too_small_for_gives_way_to_the_retraining(
+    installation: Installation, monkeypatch: pytest.MonkeyPatch, method: str
+) -> None:
+    simulated(monkeypatch, scaled(OWN))
+    networks.register(installation)
+    simulated(monkeypatch, too_small)
+    request_id = networks.erase(installation, networks.whole("c1"), method=method)
+    found = networks.statement(installation, request_id).predicate.method
+    assert (found.id, found.parameters["device"]) == ("retrain", NAME)
+    assert escalation_line(found.parameters) == f"{method}: OutOfMemory"
+    assert found.parameters["retrain.missing"] == "0"
+
+
+def test_a_later_attempt_that_a_gpu_is_too_small_for_gives_way_too(
+    installation: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    simulated(monkeypatch, scaled(OWN))
+    networks.register(installation, policy=policy(HF_KCU))
+    plant(monkeypatch, "yeom:auc")
+
+    def no_derivative(task: RoundTask, update: ClientUpdate) -> ClientUpdate:
+        return too_small(task, update) if task.operation != "train" else longer(update, OWN)
+
+    simulated(monkeypatch, no_derivative)
+    request_id = networks.erase(installation, networks.whole("c1"))
+    found = networks.statement(installation, request_id).predicate.method
+    assert found.id == "retrain"
+    assert escalation_line(found.parameters).endswith("| hf-kcu: OutOfMemory")
+
+
+@pytest.mark.parametrize(("wrong", "state"), [(1, "certified"), (1000, "needs-decision")])
+def test_a_gpu_that_errs_after_its_self_test_is_not_believed(
+    installation: Installation, monkeypatch: pytest.MonkeyPatch, wrong: int, state: str
+) -> None:
+    """Its first answers, as many as are wrong, each have bits of their own."""
+    simulated(monkeypatch, scaled(OWN))
+    networks.register(installation)
+    left = iter(range(1, wrong + 1))
+
+    def errs(task: RoundTask, update: ClientUpdate) -> ClientUpdate:
+        return longer(update, OWN + 1e-5 * (task.client != SELF_TEST and next(left, 0)))
+
+    simulated(monkeypatch, errs)
+    request_id = networks.erase(installation, networks.whole("c1"), method="retrain")
+    events = networks.events(installation, request_id)
+    # The repetition ended with other bits than were published: both are done once more.
+    assert events[2:] == ["executed", "verified", "escalated", "executed", "verified", state]
+    request = networks.request(installation, request_id)
+    assert request.state == state
+    if state == "certified":
+        parameters = networks.statement(installation, request_id).predicate.method.parameters
+        assert escalation_line(parameters).startswith("retrain: FAIL (")
+        return
+    assert "6 re-execution" in str(request.reason)
+    with Session(installation.services.engine) as session:
+        assert not session.exec(select(Certificate)).all()
