@@ -36,7 +36,7 @@ from workers.methods.network.base import (
     UnlearningMethod,
 )
 from workers.methods.network.hf_kcu.products import NobodyAnsweredError
-from workers.methods.network.recovery import named_out_of_memory
+from workers.methods.network.recovery import OutOfMemoryError, named_out_of_memory
 from workers.methods.network.retrain import Retrain, retraining
 from workers.silos.answer import THREADS
 from workers.silos.engine import engine_for
@@ -89,7 +89,8 @@ def retrained(
             return Trained(initial_state(start, training.server), ())
         if hooks.tell is not None and hooks.resume is None:
             hooks.tell(Tick("retrain", 0, training.rounds))
-        return retraining(config.network, side, training, start, data=data, hooks=hooks)
+        with _all_in_memory(side):
+            return retraining(config.network, side, training, start, data=data, hooks=hooks)
 
     trained = resumed(job, train)
     missing = tuple(
@@ -203,6 +204,30 @@ def resumed(job: JobContext, run: Callable[[Hooks], T]) -> T:
         if silos == 0 or job.lease.tries >= job.services.settings.max_tries:
             raise  # the message names another method
         raise RoundLostError(str(error)) from None
+
+
+@contextmanager
+def _all_in_memory(side: Side) -> Iterator[None]:
+    """Raise OutOfMemoryError if a client's rows did not fit into this process's device.
+
+    Its answers would be missing from the model, and from the verifier's repetition on the same
+    device as well.
+    """
+    try:
+        yield
+    except RoundFailedError:
+        _require_memory(side)
+        raise
+    _require_memory(side)
+
+
+def _require_memory(side: Side) -> None:
+    if isinstance(side.engine, InProcess) and side.engine.out_of_memory:
+        raise OutOfMemoryError(
+            "the memory did not suffice for a client's rows, and a training without them is "
+            "not the registered one: run a worker with more memory, or register the model "
+            "with a smaller batch_size"
+        )
 
 
 @contextmanager

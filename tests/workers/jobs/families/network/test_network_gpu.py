@@ -91,6 +91,25 @@ def test_a_later_attempt_that_a_gpu_is_too_small_for_gives_way_too(
     assert escalation_line(found.parameters).endswith("| hf-kcu: OutOfMemory")
 
 
+@pytest.mark.parametrize("small", [{"c3"}, set(STAY)])
+def test_a_retraining_without_a_client_that_needs_more_memory_is_not_published(
+    installation: Installation, monkeypatch: pytest.MonkeyPatch, small: set[str]
+) -> None:
+    simulated(monkeypatch, scaled(OWN))
+    networks.register(installation)
+
+    def too_small_for(task: RoundTask, update: ClientUpdate) -> ClientUpdate:
+        if task.client in small:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return longer(update, OWN)
+
+    simulated(monkeypatch, too_small_for)
+    request_id = networks.erase(installation, networks.whole("c1"), method="retrain")
+    request = networks.request(installation, request_id)
+    assert request.state == "refused"
+    assert "run a worker with more memory" in str(request.reason)
+
+
 @pytest.mark.parametrize(("wrong", "state"), [(1, "certified"), (1000, "needs-decision")])
 def test_a_gpu_that_errs_after_its_self_test_is_not_believed(
     installation: Installation, monkeypatch: pytest.MonkeyPatch, wrong: int, state: str
