@@ -55,6 +55,9 @@ share_statements()
 # Collecting the tests makes a million objects and no garbage: looking for it costs a seventh.
 gc.disable()
 
+# They wait for two minutes and hardly compute: begun first, others compute meanwhile.
+WAITING = ("tests/e2e/alerts/", "tests/e2e/test_notices.py")
+
 # A test trains if its module uses torch, or a helper that registers a network.
 TRAINERS = {"torch", "tests.small_network", "tests.workers.jobs.families.network.networks"}
 
@@ -86,7 +89,8 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark tests that train and tests that are left to `make test-full`."""
+    """Mark tests that train and tests that are left to `make test-full`; order those that wait."""
+    items.sort(key=lambda item: not item.nodeid.startswith(WAITING))
     for item in items:
         used = vars(getattr(item, "module", None) or object).values()
         if TRAINERS & {value.__name__ for value in used if isinstance(value, ModuleType)}:
