@@ -150,13 +150,17 @@ def test_no_more_than_so_many_connections_at_once(
     small: tuple[str, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     handled: list[int] = []
+    begun = threading.Semaphore(0)
     handle = server.Handler.handle
 
     def counted(self: server.Handler) -> None:
         running.append(self)
         handled.append(len(running))
-        handle(self)
-        running.remove(self)
+        begun.release()
+        try:
+            handle(self)
+        finally:
+            running.remove(self)
 
     running: list[server.Handler] = []
     monkeypatch.setattr(server.Handler, "handle", counted)
@@ -165,6 +169,8 @@ def test_no_more_than_so_many_connections_at_once(
             last = ends.enter_context(socket.create_connection(small, timeout=10))
         last.sendall(b"GET / HTTP/1.1\r\n\r\n")
         assert last.recv(100).startswith(b"HTTP/1.1 404 ")
+        for _ in range(20):  # the last may be answered before another's thread began
+            assert begun.acquire(timeout=10)
     assert (len(handled), max(handled)) == (20, 3)
 
 
