@@ -77,7 +77,7 @@ def test_every_quoted_figure_stands_on_a_page() -> None:
 
 PUF = {
     "III": "## PUF, Table III:", "IV": "## PUF, Table IV:", "V": "## PUF, Table V:",
-    "VI": "## PUF, Table VI:", "I, II, VII": "PUF's tables I, II and VII", "VIII": "table VIII",
+    "VI": "## PUF, Table VI:", "I, II, VII, VIII": "PUF's tables I, II, VII and VIII",
 }  # fmt: skip
 
 

@@ -11,7 +11,7 @@ import socket
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -72,4 +72,5 @@ def _run(connection: socket.socket, forks: ForkServer) -> None:
         for stream in streams:
             os.close(stream)
         status = started.wait(PATIENCE)
-        connection.sendall(str(status if status >= 0 else 128 - status).encode())
+        with suppress(BrokenPipeError):  # the page ended meanwhile, and the program with it
+            connection.sendall(str(status if status >= 0 else 128 - status).encode())
