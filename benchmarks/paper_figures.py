@@ -1,7 +1,8 @@
 """What the papers print, by table: figures of paper_figures.json, quoted and never measured.
 
 The file has, for each table ("PUF III"), the paper's settings, its rows and their cells, each
-as printed: misprints too. "ACU 4.3" are the times that ACU's section 4.3 gives in its text.
+as printed: misprints too. "ACU 4.3" and "Ridge 7.3" are the times that the text of these
+sections gives.
 """
 
 import json

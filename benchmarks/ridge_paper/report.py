@@ -291,7 +291,7 @@ def _chunks(runs: list[Chunks], pictures: Sequence[str]) -> str:
 
 def _chunk(name: str, requests: int) -> str:
     """Return what the ridge paper says of a chunk, or ACU's text of all requests."""
-    said = figures("Ridge 5.3", SETTING, name)
+    said = figures("Ridge 7.3", SETTING, name)
     return _seconds(name, requests) if said == NONE else said
 
 
@@ -326,8 +326,8 @@ def _continual(runs: list[Continual], pictures: Sequence[str]) -> str:
         "Seconds are of the processor; those of ACU, `acu` and `ridge-exact` are the median of "
         "several runs before, between and after the baselines. Those of retraining are of one, "
         "after the last request, times the requests. From 25 to 50 requests the paper's ACU "
-        "takes 1.43 times as long, its NegGrad+ 3.40 times; a retraining takes it 5,400 s, and "
-        "25 of them more than 10,000 times ACU's seconds.\n"
+        "takes 1.43 times as long, its NegGrad+ 3.40 times; a retraining takes 5,400 s there, "
+        "and 25 of them more than 10,000 times ACU's seconds.\n"
     )
     for run in runs:
         body = []

@@ -68,7 +68,7 @@ Operations of one training at the papers' sizes: those of one gradient, counted 
 network's operators, times rows times passes. The last columns are for {card}
 (`python -m benchmarks.gpu_steps`, float32, deterministic kernels, one process): a step of the
 paper's batch, one training, and nine of them, an original, a retraining and a second
-retraining for three seeds. The methods come on top: HF-KCU corrected takes a third of a
+retraining for three seeds. The methods come on top: HF-KCU corrected takes about a third of a
 retraining or more, PUF a twelfth or less. PUF's table III averages ten runs, each with another
 leaving client: one original and ten retrainings. {shared}The 12,000 rows of the shipped
 CIFAR-10 file take {part:g} of what 50,000 take.

@@ -24,6 +24,7 @@ from benchmarks.unlearning.shadow import ATTACKED
 
 BUNDLED = ("digits", "digit-masks")  # data that scikit-learn brings along
 BUDGET = 40  # machine hours for all of the page
+Lacking = Mapping[int, Sequence[str]]  # labels by seed
 PAPERS = (SPECIAL, REGULAR, CORRECTED, PRINTED)  # the papers' algorithms and constants
 # What is run first where hours are short, the tables that it completes, and which rows: where
 # there are none, all that no line before has.
@@ -79,9 +80,6 @@ SHADOW = (
     "are as above, of settings without rows left over as if there were some. "
     '"Total" continues after the rows above that are inside the budget.\n'
 )
-
-
-Lacking = Mapping[int, Sequence[str]]  # by seed
 
 
 def missing(lacking: Lacking, name: str, *, attack: bool = False) -> list[str]:

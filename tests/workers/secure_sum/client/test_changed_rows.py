@@ -116,6 +116,26 @@ def test_a_round_whose_members_were_changed_fails(learned: Masked, change: Chang
     check(installation, change)
 
 
+@pytest.mark.parametrize(
+    "client", ["(SELECT o.client FROM requester_keys o WHERE o.keyid = :other)", "'no seal'"]
+)
+def test_a_member_whose_key_was_changed_too_fails_the_round(
+    learned: Masked, client: str
+) -> None:
+    """Both rows say the same, and only the key's MAC does not; or the key's cannot be read."""
+    round_id, joining = started(learned, *THREE)
+    learned.take(joining, 2)
+    for_another(learned, round_id)
+    one, other = learned.keyids("c2", "c0")
+    statement = f"UPDATE requester_keys SET client = {client} WHERE keyid = :it"
+    sql(
+        learned, statement, **{"it": one, "other": other} if ":other" in client else {"it": one}
+    )
+    learned.take(joining[:1], 1)
+    shown = learned.view(round_id)
+    assert (shown["state"], shown["reason"]) == ("failed", CHANGED)
+
+
 @pytest.mark.parametrize("change", CHANGES)
 def test_nothing_is_summed_of_members_that_were_changed(
     learned: Masked, change: Change
