@@ -80,8 +80,8 @@ def waiting_for(services: Services, signed: SignedBy) -> list[RoundNotice]:
 def work(services: Services, signed: SignedBy, round_id: str) -> RoundWork:
     """Return a round as the signing member sees it, after ending steps whose time is over.
 
-    Members ask every second while they wait, up to a hundred of them: only who finds that a
-    step is over takes the log's turn.
+    Up to a hundred members poll while they wait: only a poll that finds the step over takes the
+    log's turn.
 
     Raises NotFoundError: no such round, or the key is not a member of it.
     """

@@ -49,7 +49,7 @@ DROP = "drop-block"  # an operator's decision, in the log
 def open_releases(services: Services, signed: SignedBy) -> list[ReleaseView]:
     """Return the open releases of a client, oldest first, and count the poll.
 
-    Clients poll all the time, mostly for nothing: then the log's turn is not taken.
+    Clients poll often, mostly with nothing open: such a poll does not take the log's turn.
 
     Raises KeyNotEntitledError if the key is not bound to a client.
     """

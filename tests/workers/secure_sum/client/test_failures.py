@@ -283,7 +283,7 @@ def test_a_service_that_does_not_answer_is_waited_for(
     assert head(fresh.installation) == fresh.head_without(set(fresh.owned("c4")))
 
 
-def test_who_only_waits_does_not_take_the_logs_turn(
+def test_a_member_that_waits_does_not_take_the_logs_turn(
     fresh: Masked, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _, joining = started(fresh, *FOUR)
