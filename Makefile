@@ -106,13 +106,14 @@ JUDGE_NOTHING := tests/benchmarks tests/e2e tests/faults tests/workers/demo \
     families/test_vectors_family.py \
     leases/test_stalled.py lineage/test_changed_registration.py \
     method_audits/test_audit_citation.py method_audits/test_audit_hidden.py)
-# .ci/run sets OTHERS=1, the nearest: five minutes less, and last bits differ as well.
+# .ci/run sets OTHERS=1: the nearest instructions alone, whose last bits differ as well, and of the
+# tests those of `make coverage`, which have every judgement once (tests/sizes.py).
 test-capabilities: $(STAMPS)/dev ## the tests that train, with other processors' instructions; OTHERS=1
 	@own=$$($(BIN)/python -c "import torch; print(torch.backends.cpu.get_cpu_capability())"); \
 	case "$$own" in AVX512*) others="AVX2 DEFAULT";; AVX2 | SVE*) others=DEFAULT;; *) others=;; esac; \
 	for other in $$(echo $$others | cut -d ' ' -f "-$(or $(OTHERS),2)"); do \
 	  ATEN_CPU_CAPABILITY=$$(echo $$other | tr A-Z a-z) \
-	    $(BIN)/python -m pytest -n 2 --dist worksteal -m "trains and not slow and not redteam" -k "not postgresql" tests/flower tests/redteam tests/workers $(JUDGE_NOTHING:%=--ignore=%) $(ARGS) || exit 1; \
+	    $(BIN)/python -m pytest -n 2 --dist worksteal -m "trains and not slow and not redteam$(if $(OTHERS), and not full and not thorough and not repeats)" -k "not postgresql" tests/flower tests/redteam tests/workers $(JUDGE_NOTHING:%=--ignore=%) $(ARGS) || exit 1; \
 	done
 
 check: $(STAMPS)/dev ## ruff, formatting, import rules, mypy strict
@@ -208,8 +209,9 @@ attacks-check: ## compare attacks and intervals with published implementations
 witness-check: $(STAMPS)/dev ## witness and verify a running log with published implementations
 	PYTHON=$(PYTHON) tests/interop/witness/check.sh $(ARGS)
 
+# With the newest pip: that of Python 3.11 takes three times as long to find what to install.
 $(BIN)/python:
-	$(PYTHON) -m venv $(VENV)
+	$(PYTHON) -m venv --upgrade-deps $(VENV)
 
 $(STAMPS)/%: $(BIN)/python pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[$*]'
