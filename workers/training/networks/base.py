@@ -31,7 +31,7 @@ def initialise(network: nn.Module, seed: int, draw: Draw) -> nn.Module:
     if type(seed) is not int or not 0 <= seed < 2**63:
         raise RefusedError("the seed of a network must be an integer from 0 to 2^63 - 1")
     assert not list(network.buffers()), "a buffer is state that FedAvg would not average"
-    network.to_empty(device="cpu")
+    in_memory(network, "cpu")
     with torch.no_grad():
         for path, module in network.named_modules():
             for name, parameter in module.named_parameters(recurse=False):
@@ -39,6 +39,19 @@ def initialise(network: nn.Module, seed: int, draw: Draw) -> nn.Module:
                 stream = np.random.PCG64(int.from_bytes(digest.digest(), "big"))
                 values = draw(np.random.Generator(stream), module, name, tuple(parameter.shape))
                 parameter.copy_(torch.from_numpy(values))
+    return network
+
+
+def in_memory(network: nn.Module, device: torch.device | str) -> nn.Module:
+    """Give a network on the meta device parameters without values on a device, and return it.
+
+    As `Module.to_empty`, which calls an operator on the meta device: each process would import
+    torch's symbolic shapes, and SymPy for them, in half a second.
+    """
+    for module in network.modules():
+        for name, parameter in module.named_parameters(recurse=False):
+            empty = torch.empty(parameter.shape, dtype=parameter.dtype, device=device)
+            setattr(module, name, nn.Parameter(empty, parameter.requires_grad))
     return network
 
 

@@ -10,6 +10,7 @@ from torch import nn
 
 from workers.arrays import decode_tensors, encode_tensors
 from workers.errors import ArtifactError, RefusedError
+from workers.training.networks.base import in_memory
 from workers.training.networks.registry import Network, network
 
 Weights = Mapping[str, torch.Tensor]  # float32 on the CPU, names sorted, never written to
@@ -36,7 +37,7 @@ def with_weights(
     Raises RefusedError as `check_weights`.
     """
     check_weights(network, weights)
-    module = network.skeleton().to_empty(device=device)
+    module = in_memory(network.skeleton(), device)
     with torch.no_grad():
         for name, weight in module.named_parameters():
             weight.copy_(weights[name])

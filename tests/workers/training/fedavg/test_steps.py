@@ -15,14 +15,16 @@ from workers.training.fedavg.client.local import Steps
 ROOT = Path(__file__).parents[4]
 SGD, ADAM, ADAMW = torch.optim.SGD, torch.optim.Adam, torch.optim.AdamW
 # In a process where importing the compiler is an error: a training, and what a product costs.
+# The training imports no symbolic shapes either; a gradient of a given gradient has torch do so.
 WITHOUT_COMPILER = """
 import sys
-sys.modules["torch._dynamo"] = None
+sys.modules["torch._dynamo"] = sys.modules["sympy"] = None
 from tests.workers.training.fedavg.small import CLIENTS, CONFIG, NETWORK, ROWS
 from workers.training.fedavg.client.curvature import operation_flops
 from workers.training.fedavg.in_process import InProcess
 from workers.training.fedavg.rounds import train
 train(NETWORK, ROWS, CONFIG, InProcess(CLIENTS))
+del sys.modules["sympy"]
 operation_flops(NETWORK, "cross-entropy", "gauss-newton")
 """
 

@@ -15,6 +15,7 @@ from torch.utils.flop_counter import flop_registry
 
 from workers.training.fedavg.config import Loss
 from workers.training.fedavg.evaluate import loss_of
+from workers.training.networks.base import in_memory
 from workers.training.networks.registry import Network
 
 SMALL = 1 << 20  # weights up to which a network is counted in memory
@@ -60,7 +61,7 @@ def without_values(network: Network) -> nn.Module:
     """
     module = network.skeleton()
     small = sum(weight.numel() for weight in module.parameters()) < SMALL
-    return module.to_empty(device="cpu") if small else module
+    return in_memory(module, "cpu") if small else module
 
 
 def one_row(network: Network, module: nn.Module) -> tuple[torch.Tensor, torch.Tensor]:
