@@ -1,4 +1,4 @@
-"""A campaign against a product that was broken on purpose; prints the report as JSON.
+"""Campaigns against the product and against broken ones; prints their reports as JSON.
 
 Run as a process of its own: a campaign forks one that has no other thread.
 """
@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
@@ -23,7 +24,7 @@ from app.service.intake import challenge, following
 from app.service.models import mending, registry
 from app.witnesses.rows import Rows
 from benchmarks.faults.campaign import Campaign, beginnings, run
-from benchmarks.faults.case import Case, calls_of, run_case
+from benchmarks.faults.case import Beginning, Case, calls_of, run_case
 from benchmarks.faults.layer import Fault
 from benchmarks.faults.workloads import WORKLOADS
 from lethe.log import watch
@@ -157,27 +158,43 @@ def unproven() -> None:
     setattr(Heads, "keep", lambda *_: None)  # noqa: B010 - in the place of another
 
 
-def main() -> None:
-    """Run what the argument names."""
+def honest(beginning: Beginning, place: Path) -> Campaign:
+    """Inject faults into the product as it is."""
     campaign = Campaign()
+    run(campaign, beginning, 30, place, said=lambda _: None)
+    return campaign
+
+
+def planted(beginning: Beginning, place: Path) -> Campaign:
+    """Run each workload, without a fault, of a product broken so that it must show it."""
+    campaign = Campaign()
+    for workload, broken in PLANTED.items():
+        campaign.add(run_case(Case(workload, None), beginning, place, broken))
+    return campaign
+
+
+def found(name: str, beginning: Beginning, place: Path) -> Campaign:
+    """Inject faults of one kind until one shows what is broken."""
+    campaign = Campaign()
+    broken, workload, start, mode = BROKEN[name]
+    counts, _ = calls_of(WORKLOADS[workload], beginning, place)
+    sites = [site for site in counts if site.startswith(start)]
+    assert sites, counts
+    for site in sites:
+        outcome = run_case(Case(workload, Fault(site, 1, mode)), beginning, place, broken)
+        campaign.add(outcome)
+        if outcome.bad:
+            break
+    return campaign
+
+
+def main() -> None:
+    """Run all campaigns on one beginning."""
     with beginnings("sqlite") as ([beginning], place):
-        if sys.argv[1] == "honest":
-            run(campaign, beginning, 30, place, said=lambda _: None)
-        elif sys.argv[1] == "planted":
-            for workload, broken in PLANTED.items():
-                campaign.add(run_case(Case(workload, None), beginning, place, broken))
-        else:
-            broken, workload, start, mode = BROKEN[sys.argv[1]]
-            counts, _ = calls_of(WORKLOADS[workload], beginning, place)
-            sites = [site for site in counts if site.startswith(start)]
-            assert sites, counts
-            for site in sites:  # until one shows what is broken
-                case = Case(workload, Fault(site, 1, mode))
-                outcome = run_case(case, beginning, place, broken)
-                campaign.add(outcome)
-                if outcome.bad:
-                    break
-    sys.stdout.write(json.dumps(campaign.report()))
+        campaigns = {"honest": honest(beginning, place), "planted": planted(beginning, place)}
+        campaigns |= {name: found(name, beginning, place) for name in BROKEN}
+    reports = {name: campaign.report() for name, campaign in campaigns.items()}
+    sys.stdout.write(json.dumps(reports))
 
 
 BROKEN = {
