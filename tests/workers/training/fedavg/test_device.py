@@ -109,6 +109,9 @@ def test_a_gpu_goes_by_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
     ("error", "memory"),
     [
         (torch.OutOfMemoryError("CUDA out of memory"), True),
+        (torch.AcceleratorError("CUDA error: out of memory\nCompile with"), True),
+        (RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `f`"), True),
+        (RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory"), True),
         (RuntimeError("CUDA error: an illegal instruction"), False),
     ],
 )
