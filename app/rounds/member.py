@@ -54,7 +54,7 @@ from lethe.signing.http import SignedBy
 from lethe.signing.keys import load_public_key
 from models import Artifact, ErasureRequest, Model, Record, Round, RoundMember, Subject
 from models.database.session import chunks
-from models.database.types import utcnow
+from models.database.types import clock
 
 PAGE = 100
 
@@ -88,7 +88,7 @@ def work(services: Services, signed: SignedBy, round_id: str) -> RoundWork:
     with services.reading() as session:
         key = current_key(session, signed, "client")
         row, member = _member(session, round_id, key.keyid)
-        if is_waiting(services, session, row, utcnow()):
+        if is_waiting(services, session, row, clock(session)):
             return _work(services, session, row, member)
 
     def effect(tx: Transaction) -> tuple[RoundWork, str | None]:

@@ -3,6 +3,7 @@
 import uuid
 from datetime import timedelta
 from hashlib import sha256
+from math import ceil
 
 from sqlmodel import Session, col, select
 
@@ -44,6 +45,7 @@ from lethe.catalogue import data_of
 from models import ErasureRequest, Job, Model, RequesterKey, Round, RoundMember
 
 OPEN = (*STEPS, "summing")
+POLLS = 10  # a second, of all members together: as in workers.secure_sum.client.join
 
 
 def open_round(services: Services, wanted: NewRound) -> RoundView:
@@ -57,7 +59,8 @@ def open_round(services: Services, wanted: NewRound) -> RoundView:
         NotMaskedError: The model takes no masked rounds.
         ModelNotReadyError: The model is quarantined.
         RoundOpenError: The model has a round that has not ended.
-        RoundMemberError: A member cannot take part, or the threshold is not a strict majority.
+        RoundMemberError: A member cannot take part, the threshold is not a strict majority, or
+            a step is too short for so many.
     """
 
     def effect(tx: Transaction) -> RoundView:
@@ -84,6 +87,12 @@ def _open(services: Services, tx: Transaction, model: Model, wanted: NewRound) -
         raise RoundMemberError(
             f"the threshold of {len(names)} members is {len(names) // 2 + 1} to {len(names)}: "
             "with a smaller one a dishonest server could read single inputs"
+        )
+    needed = ceil(2 * len(names) / POLLS)
+    if len(names) > POLLS and wanted.step_seconds < needed:
+        raise RoundMemberError(
+            f"of {len(names)} members each polls every {len(names) / POLLS:g} s, and could "
+            f"miss a step: give a step at least {needed} seconds"
         )
     round_id = str(uuid.uuid4())
     requests, left_out = _waiting(services, tx, model, set(clients.values()))

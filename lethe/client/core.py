@@ -5,6 +5,7 @@ its outcome, and returns the result. `Client` and `AsyncClient` execute the step
 own way, so signing and retrying are written, and tested, once. `operations` has the calls.
 """
 
+import os
 import random
 import socket
 import ssl
@@ -30,9 +31,16 @@ T = TypeVar("T")
 REFUSAL = 2**20  # maximum bytes read of a problem document
 
 
-@cache
 def trusted() -> ssl.SSLContext:
-    """Return the system's certificate authorities: reading them takes longer than a call."""
+    """Return the certificate authorities of the system, or of SSL_CERT_FILE or SSL_CERT_DIR.
+
+    Each is read once: that takes longer than a call.
+    """
+    return _read(os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR"))
+
+
+@cache
+def _read(file: str | None, directory: str | None) -> ssl.SSLContext:
     return httpx2.create_ssl_context()
 
 

@@ -12,11 +12,13 @@ import rfc8785
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from app.rounds import member, messages
+from app.rounds.operator import POLLS
 from lethe.signing.keys import generate_key
 from tests.installation import Installation
 from tests.small import MODEL
 from tests.workers.secure_sum.client.federation import Masked
 from workers.secure_sum import signing
+from workers.secure_sum.client import join
 from workers.secure_sum.client.join import Joining
 from workers.secure_sum.messages import seen_digest
 from workers.secure_sum.spelling import spell, to_text
@@ -88,6 +90,22 @@ def test_rounds_that_are_not_opened(masked: Masked) -> None:
         answer = caller.operator("POST", "/v1/rounds", json=body)
         assert (answer.status_code, slug(answer)) == (status, name), (case, answer.text)
         assert caller.operator("GET", "/v1/rounds").json()["items"] == [], case
+
+
+def test_a_step_is_as_long_as_members_need_to_see_it(masked: Masked) -> None:
+    """Of twelve, each polls every 1.2 s: a step of 2 s would be over for some."""
+    assert POLLS == join.POLLS
+    caller = masked.installation.caller
+    keyids = [f"ward-{number}" for number in range(12)]
+    for keyid in keyids:
+        other = replace(caller, keyid=keyid, key=generate_key("ed25519"))
+        assert other.register_key(role="client", client=keyid).status_code == 201
+    body = {"model": MODEL, "members": keyids, "step_seconds": 2}
+    answer = caller.operator("POST", "/v1/rounds", json=body)
+    assert (answer.status_code, slug(answer)) == (422, "round-member-refused")
+    assert "at least 3 seconds" in answer.json()["detail"]
+    answer = caller.operator("POST", "/v1/rounds", json={**body, "step_seconds": 3})
+    assert answer.status_code == 201
 
 
 def test_keys_that_are_not_bound_to_one_client_each(masked: Masked) -> None:

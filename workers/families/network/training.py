@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from types import MappingProxyType
 from typing import TypeVar
 
@@ -89,8 +90,18 @@ def retrained(
             return Trained(initial_state(start, training.server), ())
         if hooks.tell is not None and hooks.resume is None:
             hooks.tell(Tick("retrain", 0, training.rounds))
-        with _all_in_memory(side):
-            return retraining(config.network, side, training, start, data=data, hooks=hooks)
+
+        def save(checkpoint: bytes) -> None:
+            _require_memory(side)  # who resumes from it would not know what it lacks
+            if hooks.save is not None:
+                hooks.save(checkpoint)
+
+        keeping = replace(hooks, save=save)  # called after each round
+        try:
+            return retraining(config.network, side, training, start, data=data, hooks=keeping)
+        except RoundFailedError:
+            _require_memory(side)
+            raise
 
     trained = resumed(job, train)
     missing = tuple(
@@ -206,22 +217,12 @@ def resumed(job: JobContext, run: Callable[[Hooks], T]) -> T:
         raise RoundLostError(str(error)) from None
 
 
-@contextmanager
-def _all_in_memory(side: Side) -> Iterator[None]:
+def _require_memory(side: Side) -> None:
     """Raise OutOfMemoryError if a client's rows did not fit into this process's device.
 
     Its answers would be missing from the model, and from the verifier's repetition on the same
     device as well.
     """
-    try:
-        yield
-    except RoundFailedError:
-        _require_memory(side)
-        raise
-    _require_memory(side)
-
-
-def _require_memory(side: Side) -> None:
     if isinstance(side.engine, InProcess) and side.engine.out_of_memory:
         raise OutOfMemoryError(
             "the memory did not suffice for a client's rows, and a training without them is "

@@ -26,6 +26,9 @@ Choice = Literal["auto", "cpu", "cuda"]
 # Relative to the answer's norm. In this training another order of float32 sums makes a
 # difference of 1e-6, operands rounded to TF32 make 0.1.
 TOLERANCE = 1e-3
+# torch has an error class for its own allocator on a GPU only. The message names the others:
+# the processor's, CUDA's where kernels and streams allocate, and that of cuBLAS.
+ALLOCATORS = ("DefaultCPUAllocator", "CUDA error: out of memory", "CUBLAS_STATUS_ALLOC_FAILED")
 
 
 @runtime_checkable
@@ -62,9 +65,8 @@ def choose(device: str) -> torch.device:
 
 def ran_out_of_memory(error: BaseException) -> bool:
     """Return whether an error says that a device's memory did not suffice."""
-    # torch has no error class for the CPU: the message names its allocator.
     return isinstance(error, MemoryError | torch.OutOfMemoryError) or (
-        isinstance(error, RuntimeError) and "DefaultCPUAllocator" in str(error)
+        isinstance(error, RuntimeError) and any(name in str(error) for name in ALLOCATORS)
     )
 
 

@@ -88,7 +88,8 @@ class InProcess:
             answer = encode_update(self._answer(decode_task(sent)))
         except (RefusedError, RuntimeError, MemoryError) as error:
             # Rows that do not fit, a device out of memory: this client only.
-            self.out_of_memory |= ran_out_of_memory(error)
+            if ran_out_of_memory(error):  # clients that fail at once must not unset it
+                self.out_of_memory = True
             return Fault(task.client, "client-error", type(error).__name__), len(sent), 0
         return decode_update(answer), len(sent), len(answer)
 

@@ -4,6 +4,7 @@ import json
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 import numpy as np
@@ -12,8 +13,11 @@ from sqlmodel import Session
 
 from app.rounds.steps import members
 from lethe.client.errors import ProblemError, UnreachableError
+from models import Round
+from models.database.types import utcnow
 from tests.installation import head, state
 from tests.small import MODEL
+from tests.workers.jobs.leases.test_deaths import set_ahead
 from tests.workers.secure_sum.client.federation import Masked
 from tests.workers.secure_sum.client.test_masked_model import FOUR, erase_records
 from tests.workers.secure_sum.rounds import stand_by
@@ -298,6 +302,24 @@ def test_a_member_that_waits_does_not_take_the_logs_turn(
     for one in joining[1:]:
         one.step()
     assert joining[0].step()["state"] == "share"
+
+
+@pytest.mark.parametrize(
+    ("database_url", "slow"), [("sqlite", 0), ("postgresql", 1)], indirect=["database_url"]
+)
+def test_the_first_poll_after_a_step_ends_it_by_the_databases_clock(
+    fresh: Masked, monkeypatch: pytest.MonkeyPatch, slow: int
+) -> None:
+    """No member sends, no sweep runs, and the machine that answers may be an hour slow."""
+    round_id, joining = started(fresh, *FOUR)
+    joining[0].step()
+    over = utcnow() - timedelta(minutes=1)
+    with Session(fresh.installation.services.engine) as session:
+        session.get_one(Round, round_id).step_until = over
+        session.commit()
+    set_ahead(monkeypatch, timedelta(hours=-slow))
+    work = joining[0].step()
+    assert (work["state"], work["reason"][:17]) == ("failed", "survivors-too-few")
 
 
 @pytest.mark.parametrize(("polls", "pause"), [(10, 1.0), (2, 2.0)])

@@ -1,5 +1,6 @@
 """A device is chosen, distrusted, named; one that fails costs a client its answer only."""
 
+import threading
 from dataclasses import replace
 
 import pytest
@@ -15,7 +16,7 @@ from workers.training.fedavg.determinism import deterministic
 from workers.training.fedavg.device import check, choose, facts, facts_of
 from workers.training.fedavg.errors import DeviceError
 from workers.training.fedavg.in_process import InProcess
-from workers.training.fedavg.rounds import run_round
+from workers.training.fedavg.rounds import make_tasks, run_round
 from workers.training.fedavg.server import initial_state
 from workers.training.networks.weights import initial_weights
 
@@ -108,6 +109,9 @@ def test_a_gpu_goes_by_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
     ("error", "memory"),
     [
         (torch.OutOfMemoryError("CUDA out of memory"), True),
+        (torch.AcceleratorError("CUDA error: out of memory\nCompile with"), True),
+        (RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `f`"), True),
+        (RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory"), True),
         (RuntimeError("CUDA error: an illegal instruction"), False),
     ],
 )
@@ -131,3 +135,38 @@ def test_a_device_that_fails_is_a_fault_of_one_client_and_the_model_stands(
     assert engine.out_of_memory == memory
     assert all(torch.equal(start[name], kept[name]) for name in kept)
     assert all(torch.equal(after.weights[name], alone.weights[name]) for name in kept)
+
+
+def test_two_clients_that_fail_at_once_do_not_hide_that_one_had_too_little_memory(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The other's error is looked at while the first one's is noted."""
+    looked, noted = threading.Event(), threading.Event()
+    lost, other = sorted(CLIENTS)[:2]
+
+    def answer(task: RoundTask, data: ClientData, device: torch.device) -> ClientUpdate:
+        if task.client == lost:
+            assert looked.wait(10)
+            raise MemoryError
+        raise RuntimeError("shapes cannot be multiplied")
+
+    def ran_out(error: BaseException) -> bool:
+        if isinstance(error, MemoryError):
+            return True
+        looked.set()
+        assert noted.wait(10)
+        return False
+
+    class Engine(InProcess):
+        def __setattr__(self, name: str, value: object) -> None:
+            super().__setattr__(name, value)
+            if (name, value) == ("out_of_memory", True):
+                noted.set()
+
+    monkeypatch.setattr(in_process, "respond", answer)
+    monkeypatch.setattr(in_process, "ran_out_of_memory", ran_out)
+    monkeypatch.setattr("os.cpu_count", lambda: 2)
+    engine = Engine(CLIENTS, threads=1)
+    weights = initial_weights(NETWORK, CONFIG.seed)
+    engine.run(make_tasks(NETWORK, weights, [lost, other], CONFIG.local, round=1, seed=1))
+    assert engine.out_of_memory

@@ -6,14 +6,24 @@ the processor instead has other bits.
 
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 
 import pytest
 import torch
 from sqlmodel import Session, select
 
+from app import steps
 from models import Certificate
 from tests import small_network
-from tests.doubles.gpu import NAME, SELF_TEST, longer, scaled, simulated, worker_of_a_gpu
+from tests.doubles.gpu import (
+    NAME,
+    SELF_TEST,
+    Change,
+    longer,
+    scaled,
+    simulated,
+    worker_of_a_gpu,
+)
 from tests.installation import Installation
 from tests.lethe.certificates.escalations import escalation_line
 from tests.workers.jobs.attempts.ladders import GONE, HF_KCU, policy
@@ -91,20 +101,43 @@ def test_a_later_attempt_that_a_gpu_is_too_small_for_gives_way_too(
     assert escalation_line(found.parameters).endswith("| hf-kcu: OutOfMemory")
 
 
-@pytest.mark.parametrize("small", [{"c3"}, set(STAY)])
-def test_a_retraining_without_a_client_that_needs_more_memory_is_not_published(
-    installation: Installation, monkeypatch: pytest.MonkeyPatch, small: set[str]
-) -> None:
-    simulated(monkeypatch, scaled(OWN))
-    networks.register(installation)
+def too_small_for(*small: str) -> Change:
+    """Have no memory for these clients."""
 
-    def too_small_for(task: RoundTask, update: ClientUpdate) -> ClientUpdate:
+    def change(task: RoundTask, update: ClientUpdate) -> ClientUpdate:
         if task.client in small:
             raise torch.OutOfMemoryError("CUDA out of memory")
         return longer(update, OWN)
 
-    simulated(monkeypatch, too_small_for)
+    return change
+
+
+@pytest.mark.parametrize("small", [["c3"], STAY])
+def test_a_retraining_without_a_client_that_needs_more_memory_is_not_published(
+    installation: Installation, monkeypatch: pytest.MonkeyPatch, small: list[str]
+) -> None:
+    simulated(monkeypatch, scaled(OWN))
+    networks.register(installation)
+    simulated(monkeypatch, too_small_for(*small))
     request_id = networks.erase(installation, networks.whole("c1"), method="retrain")
+    request = networks.request(installation, request_id)
+    assert request.state == "refused"
+    assert "run a worker with more memory" in str(request.reason)
+
+
+def test_a_worker_that_goes_on_with_a_retraining_knows_of_what_it_lacks(
+    installation: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After a death behind the last round no client is asked again, and all seem to be there."""
+    simulated(monkeypatch, scaled(OWN))
+    networks.register(installation)
+    simulated(monkeypatch, too_small_for("c3"))
+    request_id = networks.submit(installation, networks.whole("c1"), method="retrain")
+    steps.plant(f"execute.checkpoint@{ROUNDS}=raise")
+    with suppress(steps.PlantedFaultError):
+        installation.drain()
+    steps.install(None)
+    installation.recover()
     request = networks.request(installation, request_id)
     assert request.state == "refused"
     assert "run a worker with more memory" in str(request.reason)
