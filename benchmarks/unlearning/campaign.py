@@ -8,7 +8,7 @@ their weights are there.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 from benchmarks.baselines.history import PastRound, Recorder, with_rounds
 from benchmarks.baselines.registry import make
@@ -28,6 +28,7 @@ from benchmarks.unlearning.records import Record, Records, append, pin_of
 from benchmarks.unlearning.settings import SHADOWED
 from benchmarks.unlearning.shadow import Values, attack, pool_of
 from benchmarks.unlearning.task import Task
+from lethe.files import write_durably
 from workers.demo.federated import Teller
 from workers.errors import RefusedError
 from workers.methods.network.base import Hooks, Tick, UnlearningCase
@@ -43,6 +44,11 @@ from workers.training.networks.weights import Weights, decode_weights, encode_we
 
 HISTORY = ("fed-eraser", "pga")  # of the FedAvg training; the others have their own
 KEPT = ("step.used", "step.evaluations", "recovery.rounds", "hf-kcu.form", "cg.residual")
+
+
+class _Rounds(TypedDict):
+    save: Callable[[bytes], None]
+    resume: bytes | None
 
 
 @dataclass(slots=True)
@@ -82,6 +88,8 @@ class SettingCampaign:
             elif took is not None:
                 cost = _cost(task, contender, took, size_of(weights))
                 self._keep(task, contender, values=values((weights,)), cost=cost)
+        for contender in FIRST:  # until here their work was known from it alone
+            self._checkpoint(task, contender).unlink(missing_ok=True)
         for contender in missing:
             if contender not in FIRST:
                 tell = self.teller.begin(f"{named}, {contender.label}")
@@ -143,8 +151,13 @@ class SettingCampaign:
                 tell(Tick("retrain", record.round, task.config.rounds, record.loss))
                 return False
 
-            engine = recorder if history else recorder.engine
-            trained = train(task.network, rows, task.config, engine, after=after)
+            if history:  # of all rounds: none is left out that was trained before
+                trained = train(task.network, rows, task.config, recorder, after=after)
+            else:
+                trained = train(
+                    task.network, rows, task.config, recorder.engine,
+                    after=after, **self._kept_rounds(task, FIRST[0]),
+                )  # fmt: skip
             weights, work, past = trained.weights, trained.work, tuple(recorder.history)
             self._save(task, FIRST[0], weights)
         case = local_case(
@@ -165,7 +178,8 @@ class SettingCampaign:
         file = self._file(task, FIRST[1])
         if file.exists() and (self.shadowed or self._has(task, FIRST[1])):
             return decode_weights(file.read_bytes())[1], None
-        found = make(RETRAIN).run(case, Hooks(tell=self.teller.begin(named)))
+        hooks = Hooks(tell=self.teller.begin(named), **self._kept_rounds(task, FIRST[1]))
+        found = make(RETRAIN).run(case, hooks)
         self._save(task, FIRST[1], found.weights)
         return found.weights, found.work
 
@@ -190,6 +204,16 @@ class SettingCampaign:
         pin = pin_of(task.setting, contender)
         name = f"{task.setting.name}-{task.seed}-{contender.label}-{pin}.safetensors"
         return self.folder / "weights" / name
+
+    def _kept_rounds(self, task: Task, contender: Contender) -> _Rounds:
+        """Return how a training goes on behind its last round, if it was stopped."""
+        file = self._checkpoint(task, contender)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        resume = file.read_bytes() if file.exists() else None
+        return {"save": lambda checkpoint: write_durably(file, checkpoint), "resume": resume}
+
+    def _checkpoint(self, task: Task, contender: Contender) -> Path:
+        return self._file(task, contender).with_suffix(".checkpoint")
 
     def _save(self, task: Task, contender: Contender, weights: Weights) -> None:
         file = self._file(task, contender)

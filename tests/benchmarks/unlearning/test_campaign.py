@@ -37,6 +37,7 @@ from benchmarks.unlearning.sources import MissingDataError, load
 from benchmarks.unlearning.task import GUARDING, POISON, Task, make_task, with_trigger
 from workers.demo.federated import Teller
 from workers.judge.attacks.outputs import Outputs
+from workers.training.fedavg import rounds as fedavg
 from workers.training.fedavg.client.flops import forward_flops
 from workers.training.networks.weights import initial_weights
 
@@ -209,6 +210,41 @@ def test_a_campaign_resumes_without_training(
     SettingCampaign(cache, Teller(), dict(measured)).seed(task(), [more])
     found = read([cache / "tiny.jsonl"])["tiny", 0, "more"]
     assert found.values == measured["tiny", 0, ORIGINAL].values  # from the kept weights
+
+
+@pytest.mark.parametrize("done", [2, 3, 5], ids=["original", "between", "retrain"])
+def test_no_round_of_a_training_that_was_stopped_is_trained_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, done: int
+) -> None:
+    three = task(rounds=3)
+    whole, again = (
+        SettingCampaign(tmp_path / name, Teller(), {}) for name in ("whole", "again")
+    )
+    whole.seed(three, [])
+    rounds: list[int] = []
+    run_round = fedavg.run_round
+
+    def counted(*arguments: Any) -> Any:
+        if len(rounds) == done:
+            raise KeyboardInterrupt
+        rounds.append(arguments[-1])
+        return run_round(*arguments)
+
+    monkeypatch.setattr(fedavg, "run_round", counted)
+    with pytest.raises(KeyboardInterrupt):
+        SettingCampaign(tmp_path / "again", Teller(), {}).seed(three, [])
+    done = 6
+    again.seed(three, [])
+    assert rounds == [1, 2, 3, 1, 2, 3]
+    for old, new in zip(whole.known.values(), again.known.values(), strict=True):
+        assert new.values == old.values
+        assert new.cost["flops"] == old.cost["flops"]
+    files = [
+        {f.name: f.read_bytes() for f in (tmp_path / one / "weights").iterdir()}
+        for one in ("whole", "again")
+    ]
+    assert files[0] == files[1]
+    assert len(files[0]) == 2
 
 
 def test_a_pin_tells_settings_and_training_apart_but_no_names() -> None:
