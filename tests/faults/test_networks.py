@@ -12,6 +12,7 @@ from tests.installation import Installation, install
 from tests.lethe.certificates.escalations import escalation_line
 from tests.workers.jobs.attempts.planted import plant
 from tests.workers.jobs.families.network import logistic, networks
+from workers.families.network import training
 from workers.training.fedavg.in_process import InProcess
 
 OWN = [name for name in steps.STEPS if name.split(".")[0] in ("execute", "verify", "certify")]
@@ -74,26 +75,41 @@ def test_a_worker_that_dies_is_replaced(trained: Installation, step: str) -> Non
     ]
 
 
-def test_rounds_kept_before_a_crash_are_not_trained_again(
-    trained: Installation, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked: list[int] = []
+@pytest.fixture
+def asked(trained: Installation, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The rounds that clients were asked for since the model was trained."""
+    found: list[int] = []
     honest = InProcess.run
 
     def run(self: InProcess, tasks, *, timeout: float = 0.0):  # type: ignore[no-untyped-def]
-        asked.append(tasks[0].round)
+        found.append(tasks[0].round)
         return honest(self, tasks, timeout=timeout)
 
     monkeypatch.setattr(InProcess, "run", run)
+    return found
+
+
+def test_rounds_kept_before_a_crash_are_not_trained_again(
+    trained: Installation, asked: list[int]
+) -> None:
+    networks.submit(trained, networks.whole("c1"), method="retrain")
+    dies_and_recovers(trained, "execute.checkpoint@2")
+    assert asked[:3] == [1, 2, 3]
+    assert asked[3:] == [1, 2, 3]  # the verifier's own
+
+
+def test_rounds_kept_by_other_code_are_trained_again(
+    trained: Installation, asked: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An upgrade: the certificate names the code of the worker that publishes."""
     networks.submit(trained, networks.whole("c1"), method="retrain")
     steps.plant("execute.checkpoint@2=raise")
     with pytest.raises(steps.PlantedFaultError):
         trained.drain()
     steps.install(None)
-    assert asked == [1, 2]
+    monkeypatch.setattr(training, "code_digest", lambda *_: 64 * "0")
     trained.recover()
-    assert asked[2:3] == [3]  # and then the verifier's own three
-    assert asked[3:] == [1, 2, 3]
+    assert asked == [1, 2, *[1, 2, 3] * 2]
 
 
 @pytest.mark.parametrize("step", BETWEEN)

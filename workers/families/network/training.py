@@ -1,5 +1,6 @@
 """Trainings of deep models under a lease: resumable, recorded, and repeated when required."""
 
+import hashlib
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
@@ -10,6 +11,7 @@ import torch
 
 from app.service.context import Services
 from app.vault.master import has_noise
+from lethe import canonical
 from lethe.certificates.statement import from_line, write_escalation
 from lethe.errors import LetheError
 from workers import devices
@@ -39,6 +41,8 @@ from workers.methods.network.base import (
 from workers.methods.network.hf_kcu.products import NobodyAnsweredError
 from workers.methods.network.recovery import OutOfMemoryError, named_out_of_memory
 from workers.methods.network.retrain import Retrain, retraining
+from workers.provenance import NETWORK_ROOMS, code_digest
+from workers.provenance import environment as provenance
 from workers.silos.answer import THREADS
 from workers.silos.engine import engine_for
 from workers.training.fedavg.base import ClientData, cost_notes
@@ -192,12 +196,16 @@ def resumed(job: JobContext, run: Callable[[Hooks], T]) -> T:
     """Run a training from the stage's checkpoint, saving checkpoints and recording its rounds.
 
     A checkpoint of another run, such as of the method that fell back to this one, is ignored.
+    So is one of another machine, library or code: a certificate names those of the worker that
+    publishes, and nobody could repeat a training that two kinds of machine shared.
     Raises RoundLostError if silos may come back; and whatever else `run` raises.
     """
-    last = checkpoints.load(job)
+    origin, kept = _origin(job.services), checkpoints.load(job)
+    is_own = kept is not None and kept.startswith(origin)
+    last = kept[len(origin) :] if kept is not None and is_own else None
 
     def save(data: bytes) -> None:
-        checkpoints.save(job, data)
+        checkpoints.save(job, origin + data)
 
     tell, silos = progress.recorder(job), job.services.settings.silos
     try:
@@ -215,6 +223,12 @@ def resumed(job: JobContext, run: Callable[[Hooks], T]) -> T:
         if silos == 0 or job.lease.tries >= job.services.settings.max_tries:
             raise  # the message names another method
         raise RoundLostError(str(error)) from None
+
+
+def _origin(services: Services) -> bytes:
+    """Return the SHA-256 of what a certificate says of the code and the machine, 32 bytes."""
+    said = {**provenance(), **here(services), "code": code_digest(*NETWORK_ROOMS)}
+    return hashlib.sha256(canonical.encode(said)).digest()
 
 
 def _require_memory(side: Side) -> None:
@@ -298,8 +312,7 @@ def repeat(
     """Return whether the training was repeated: only models with registered noise require it.
 
     Raises:
-        NotRepeatedError: It ended with another model, and there are tries left. A training that
-            was resumed on another machine may end so.
+        NotRepeatedError: It ended with another model, and there are tries left.
         RefusedError: It ended with another model, and no tries are left.
     """
     if not has_noise(job.model.config):
