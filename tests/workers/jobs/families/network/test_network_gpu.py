@@ -28,7 +28,7 @@ from tests.installation import Installation
 from tests.lethe.certificates.escalations import escalation_line
 from tests.workers.jobs.attempts.ladders import GONE, HF_KCU, policy
 from tests.workers.jobs.attempts.planted import plant
-from tests.workers.jobs.families.network import logistic, networks
+from tests.workers.jobs.families.network import logistic, networks, test_noisy_finetuning
 from workers import devices
 from workers.training.fedavg.base import Answers, ClientUpdate, RoundTask
 from workers.training.fedavg.in_process import InProcess
@@ -143,6 +143,32 @@ def test_a_worker_that_goes_on_with_a_retraining_knows_of_what_it_lacks(
     request = networks.request(installation, request_id)
     assert request.state == "refused"
     assert "run a worker with more memory" in str(request.reason)
+
+
+@pytest.mark.parametrize("small", [["c3"], STAY])
+@pytest.mark.parametrize("noise", [False, True])
+def test_a_verifier_whose_memory_does_not_suffice_refutes_nothing(
+    installation: Installation, monkeypatch: pytest.MonkeyPatch, small: list[str], noise: bool
+) -> None:
+    """Its repetition lacks what the client would have answered: another worker may have it."""
+    simulated(monkeypatch, scaled(OWN))
+    if noise:
+        test_noisy_finetuning.register(installation)
+    else:
+        networks.register(installation, method="retrain")
+    request_id = networks.submit(installation, networks.whole("c1"))
+    steps.plant("verify.leased=raise")
+    with suppress(steps.PlantedFaultError):
+        installation.drain()
+    steps.install(None)
+    simulated(monkeypatch, too_small_for(*small))
+    installation.recover()
+    assert networks.request(installation, request_id).state == "verifying"
+    assert networks.jobs(installation)[-1].error == "MemoryError at verify"
+    simulated(monkeypatch, scaled(OWN))
+    installation.recover()
+    assert networks.request(installation, request_id).state == "certified"
+    assert "escalated" not in networks.events(installation, request_id)
 
 
 def dies_and_goes_on_at_the_processor(made: Installation) -> None:
