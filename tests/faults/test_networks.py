@@ -1,6 +1,7 @@
 """A network's worker dies between rounds, or anywhere else: the next one goes on."""
 
 from collections.abc import Iterator
+from contextlib import suppress
 
 import pytest
 from sqlmodel import Session, select
@@ -13,6 +14,8 @@ from tests.lethe.certificates.escalations import escalation_line
 from tests.workers.jobs.attempts.planted import plant
 from tests.workers.jobs.families.network import logistic, networks
 from workers.families.network import training
+from workers.methods.network import cycles
+from workers.methods.network.recovery import LastingDamageError
 from workers.training.fedavg.in_process import InProcess
 
 OWN = [name for name in steps.STEPS if name.split(".")[0] in ("execute", "verify", "certify")]
@@ -75,14 +78,15 @@ def test_a_worker_that_dies_is_replaced(trained: Installation, step: str) -> Non
     ]
 
 
-@pytest.fixture
-def asked(trained: Installation, monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The rounds that clients were asked for since the model was trained."""
-    found: list[int] = []
+def counted(monkeypatch: pytest.MonkeyPatch, deadly: int = 0) -> list[tuple[str, int]]:
+    """Return the operation and number of each round from now on; deadly: kills its worker."""
+    found: list[tuple[str, int]] = []
     honest = InProcess.run
 
     def run(self: InProcess, tasks, *, timeout: float = 0.0):  # type: ignore[no-untyped-def]
-        found.append(tasks[0].round)
+        found.append((tasks[0].operation, tasks[0].round))
+        if tasks[0].round == deadly:
+            raise steps.PlantedFaultError("a round")
         return honest(self, tasks, timeout=timeout)
 
     monkeypatch.setattr(InProcess, "run", run)
@@ -90,18 +94,20 @@ def asked(trained: Installation, monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 def test_rounds_kept_before_a_crash_are_not_trained_again(
-    trained: Installation, asked: list[int]
+    trained: Installation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    asked = counted(monkeypatch)
     networks.submit(trained, networks.whole("c1"), method="retrain")
     dies_and_recovers(trained, "execute.checkpoint@2")
-    assert asked[:3] == [1, 2, 3]
-    assert asked[3:] == [1, 2, 3]  # the verifier's own
+    # The last three are the verifier's own.
+    assert [number for _, number in asked] == [1, 2, 3, 1, 2, 3]
 
 
 def test_rounds_kept_by_other_code_are_trained_again(
-    trained: Installation, asked: list[int], monkeypatch: pytest.MonkeyPatch
+    trained: Installation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An upgrade: the certificate names the code of the worker that publishes."""
+    asked = counted(monkeypatch)
     networks.submit(trained, networks.whole("c1"), method="retrain")
     steps.plant("execute.checkpoint@2=raise")
     with pytest.raises(steps.PlantedFaultError):
@@ -109,7 +115,53 @@ def test_rounds_kept_by_other_code_are_trained_again(
     steps.install(None)
     monkeypatch.setattr(training, "code_digest", lambda *_: 64 * "0")
     trained.recover()
-    assert asked == [1, 2, *[1, 2, 3] * 2]
+    assert [number for _, number in asked] == [1, 2, *[1, 2, 3] * 2]
+
+
+def gives_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let every approximation end without a model, after it has kept what it did."""
+
+    def refuse(*_: object) -> None:
+        raise LastingDamageError("planted")
+
+    monkeypatch.setattr(cycles, "check_lasting", refuse)
+
+
+LASTING = {"puf-special": {"recovery": {"rounds": 1, "lasting": 5.0}}}
+
+
+def test_a_retraining_that_a_method_gave_way_to_goes_on_where_it_was(  # type: ignore[no-untyped-def]
+    settings, ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The method is not begun anew, which would end in the same way and cost its rounds."""
+    with install(settings) as made:
+        networks.register(made, settings=LASTING)
+        gives_way(monkeypatch)
+        asked = counted(monkeypatch)
+        request_id = networks.submit(made, networks.whole("c1"))
+        dies_and_recovers(made, "execute.checkpoint@4")
+        retraining = [one for one in asked if one[1] == 2]
+        assert len(retraining) == 2  # once of the worker, and once of the verifier
+        found = networks.statement(made, request_id).predicate.method
+        assert escalation_line(found.parameters) == "puf-special: LastingDamage"
+        made.check()
+
+
+def test_a_retraining_that_a_method_gave_way_to_kills_no_worker_without_end(  # type: ignore[no-untyped-def]
+    settings, ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with install(settings) as made:
+        networks.register(made, settings=LASTING)
+        gives_way(monkeypatch)
+        died = counted(monkeypatch, deadly=2)
+        request_id = networks.submit(made, networks.whole("c1"))
+        with suppress(steps.PlantedFaultError):
+            made.drain()
+        for _ in range(made.settings.max_tries + 3):
+            with suppress(steps.PlantedFaultError):
+                made.recover()
+        assert [number for _, number in died].count(2) == made.settings.max_tries
+        assert networks.request(made, request_id).state == "needs-decision"
 
 
 @pytest.mark.parametrize("step", BETWEEN)

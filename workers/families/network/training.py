@@ -3,7 +3,7 @@
 import hashlib
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import TypeVar
 
@@ -62,6 +62,7 @@ from workers.training.replay.models import most_missing, reexecute
 from workers.updates.update import Encoded, UpdateResult
 
 RETRAIN = Retrain()
+_LENGTH = 4  # bytes, big-endian, of the outcome of a method before a checkpoint
 T = TypeVar("T")
 
 
@@ -107,7 +108,7 @@ def retrained(
             _require_memory(side)
             raise
 
-    trained = resumed(job, train)
+    trained = resumed(job, data, train, escalated)
     missing = tuple(
         (record.round, fault.client) for record in trained.records for fault in record.faults
     )
@@ -192,20 +193,42 @@ def _side(job: JobContext, rows: Mapping[str, ClientData], places: Places) -> Si
     return Side(engine, sizes(rows))
 
 
-def resumed(job: JobContext, run: Callable[[Hooks], T]) -> T:
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A stage's checkpoint. why: the outcome of the method that gave way to its run."""
+
+    why: str | None
+    checkpoint: bytes
+
+
+def gave_way(job: JobContext, data: str) -> str | None:
+    """Return why a method gave way to the retraining that the stage has begun, if one did.
+
+    data: the digest of the rows that stay. The method is not run once more: it would end in the
+    same way, and its checkpoints would replace those of the retraining.
+    """
+    kept = _kept(job, _origin(job.services, data))
+    return None if kept is None else kept.why
+
+
+def resumed(job: JobContext, data: str, run: Callable[[Hooks], T], why: str | None = None) -> T:
     """Run a training from the stage's checkpoint, saving checkpoints and recording its rounds.
+
+    data: the digest of the rows that stay. why: the outcome of a method that gave way to this
+    run, for `gave_way`.
 
     A checkpoint of another run, such as of the method that fell back to this one, is ignored.
     So is one of another machine, library or code: a certificate names those of the worker that
     publishes, and nobody could repeat a training that two kinds of machine shared.
     Raises RoundLostError if silos may come back; and whatever else `run` raises.
     """
-    origin, kept = _origin(job.services), checkpoints.load(job)
-    is_own = kept is not None and kept.startswith(origin)
-    last = kept[len(origin) :] if kept is not None and is_own else None
+    origin = _origin(job.services, data)
+    kept, said = _kept(job, origin), (why or "").encode()
+    last = None if kept is None else kept.checkpoint
+    head = origin + len(said).to_bytes(_LENGTH) + said
 
-    def save(data: bytes) -> None:
-        checkpoints.save(job, origin + data)
+    def save(checkpoint: bytes) -> None:
+        checkpoints.save(job, head + checkpoint)
 
     tell, silos = progress.recorder(job), job.services.settings.silos
     try:
@@ -225,10 +248,20 @@ def resumed(job: JobContext, run: Callable[[Hooks], T]) -> T:
         raise RoundLostError(str(error)) from None
 
 
-def _origin(services: Services) -> bytes:
-    """Return the SHA-256 of what a certificate says of the code and the machine, 32 bytes."""
+def _origin(services: Services, data: str) -> bytes:
+    """Return the SHA-256 of the rows, and of what a certificate says of code and machine."""
     said = {**provenance(), **here(services), "code": code_digest(*NETWORK_ROOMS)}
-    return hashlib.sha256(canonical.encode(said)).digest()
+    return hashlib.sha256(canonical.encode([data, said])).digest()
+
+
+def _kept(job: JobContext, origin: bytes) -> Kept | None:
+    """Return the stage's checkpoint, None if there is none of this origin."""
+    found = checkpoints.load(job)
+    if found is None or not found.startswith(origin):
+        return None
+    begin = len(origin) + _LENGTH
+    end = begin + int.from_bytes(found[len(origin) : begin])
+    return Kept(found[begin:end].decode() or None, found[end:])
 
 
 def _require_memory(side: Side) -> None:
