@@ -147,17 +147,20 @@ def test_a_retraining_that_a_method_gave_way_to_goes_on_where_it_was(  # type: i
         made.check()
 
 
-def test_a_retraining_that_a_method_gave_way_to_kills_no_worker_without_end(  # type: ignore[no-untyped-def]
-    settings, ledger, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("method", ["retrain", "puf-special"])
+@pytest.mark.parametrize("alike", [True, False])
+def test_a_retraining_kills_no_worker_without_end(  # type: ignore[no-untyped-def]
+    settings, ledger, monkeypatch: pytest.MonkeyPatch, method: str, alike: bool
 ) -> None:
+    """Its checkpoints are no progress if a method, or other workers, begin it anew each time."""
     with install(settings) as made:
         networks.register(made, settings=LASTING)
         gives_way(monkeypatch)
         died = counted(monkeypatch, deadly=2)
-        request_id = networks.submit(made, networks.whole("c1"))
-        with suppress(steps.PlantedFaultError):
-            made.drain()
-        for _ in range(made.settings.max_tries + 3):
+        request_id = networks.submit(made, networks.whole("c1"), method=method)
+        for number in range(made.settings.max_tries + 3):
+            if not alike:
+                monkeypatch.setattr(training, "code_digest", lambda *_, n=number: f"{n:064}")
             with suppress(steps.PlantedFaultError):
                 made.recover()
         assert [number for _, number in died].count(2) == made.settings.max_tries

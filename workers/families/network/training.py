@@ -62,7 +62,7 @@ from workers.training.replay.models import most_missing, reexecute
 from workers.updates.update import Encoded, UpdateResult
 
 RETRAIN = Retrain()
-_LENGTH = 4  # bytes, big-endian, of the outcome of a method before a checkpoint
+_LENGTH = 8  # bytes, big-endian, of a number before a checkpoint
 T = TypeVar("T")
 
 
@@ -195,10 +195,33 @@ def _side(job: JobContext, rows: Mapping[str, ClientData], places: Places) -> Si
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """A stage's checkpoint. why: the outcome of the method that gave way to its run."""
+    """A stage's checkpoint.
 
+    origin: of `_origin`. began: the token of the lease that began it in place of another
+    origin's, 0 if it was the first. why: the outcome of the method that gave way to its run.
+    """
+
+    origin: bytes
+    began: int
     why: str | None
     checkpoint: bytes
+
+    def encode(self) -> bytes:
+        """Return the bytes that are sealed."""
+        why = (self.why or "").encode()
+        numbers = self.began.to_bytes(_LENGTH) + len(why).to_bytes(_LENGTH)
+        return self.origin + numbers + why + self.checkpoint
+
+    @classmethod
+    def decode(cls, data: bytes, origin: bytes) -> "Kept | None":
+        """Return the checkpoint, None if it is of another origin."""
+        if not data.startswith(origin):
+            return None
+        first = len(origin)
+        second, third = first + _LENGTH, first + 2 * _LENGTH
+        end = third + int.from_bytes(data[second:third])
+        why = data[third:end].decode() or None
+        return cls(origin, int.from_bytes(data[first:second]), why, data[end:])
 
 
 def gave_way(job: JobContext, data: str) -> str | None:
@@ -207,7 +230,8 @@ def gave_way(job: JobContext, data: str) -> str | None:
     data: the digest of the rows that stay. The method is not run once more: it would end in the
     same way, and its checkpoints would replace those of the retraining.
     """
-    kept = _kept(job, _origin(job.services, data))
+    found = checkpoints.load(job)
+    kept = None if found is None else Kept.decode(found, _origin(job.services, data))
     return None if kept is None else kept.why
 
 
@@ -222,13 +246,17 @@ def resumed(job: JobContext, data: str, run: Callable[[Hooks], T], why: str | No
     publishes, and nobody could repeat a training that two kinds of machine shared.
     Raises RoundLostError if silos may come back; and whatever else `run` raises.
     """
-    origin = _origin(job.services, data)
-    kept, said = _kept(job, origin), (why or "").encode()
+    origin, found = _origin(job.services, data), checkpoints.load(job)
+    kept = None if found is None else Kept.decode(found, origin)
     last = None if kept is None else kept.checkpoint
-    head = origin + len(said).to_bytes(_LENGTH) + said
+    began = 0 if found is None else job.lease.token
+    if kept is not None:
+        began = kept.began
 
     def save(checkpoint: bytes) -> None:
-        checkpoints.save(job, head + checkpoint)
+        # What replaces others' work is no progress in the try that begins it.
+        made = Kept(origin, began, why, checkpoint).encode()
+        checkpoints.save(job, made, progress=began != job.lease.token)
 
     tell, silos = progress.recorder(job), job.services.settings.silos
     try:
@@ -252,16 +280,6 @@ def _origin(services: Services, data: str) -> bytes:
     """Return the SHA-256 of the rows, and of what a certificate says of code and machine."""
     said = {**provenance(), **here(services), "code": code_digest(*NETWORK_ROOMS)}
     return hashlib.sha256(canonical.encode([data, said])).digest()
-
-
-def _kept(job: JobContext, origin: bytes) -> Kept | None:
-    """Return the stage's checkpoint, None if there is none of this origin."""
-    found = checkpoints.load(job)
-    if found is None or not found.startswith(origin):
-        return None
-    begin = len(origin) + _LENGTH
-    end = begin + int.from_bytes(found[len(origin) : begin])
-    return Kept(found[begin:end].decode() or None, found[end:])
 
 
 def _require_memory(side: Side) -> None:
