@@ -144,21 +144,38 @@ def attempt(
 
 
 def _take(session: Session, delivery: str) -> Delivery | None:
+    """Lease a due delivery and count the attempt; one that no sender outlived is ended.
+
+    A sender that dies records nothing. Without the count here, a notice that kills its sender
+    would be sent after each lease, without end.
+    """
     now = clock(session)
+    mine = col(Delivery.id) == delivery, _is_due(now)
+    row = session.exec(select(Delivery).where(*mine)).first()
+    if row is None:
+        return None
+    if row.attempts > len(SCHEDULE):
+        _record(session, row, Outcome("sender died", events.FAILED))
+        return None
+    wait = next(iter(SCHEDULE[row.attempts :]), 0)
     taken = session.connection().execute(
         update(Delivery)
-        .where(col(Delivery.id) == delivery, _is_due(now))
+        .where(*mine, col(Delivery.lease_token) == row.lease_token)
         .values(
+            attempts=row.attempts + 1,
             lease_until=now + timedelta(seconds=LEASE_S),
-            lease_token=col(Delivery.lease_token) + 1,
+            lease_token=row.lease_token + 1,
+            next_at=now + timedelta(seconds=wait),
         )
     )
-    return session.get_one(Delivery, delivery) if taken.rowcount == 1 else None
+    if taken.rowcount != 1:
+        return None
+    session.refresh(row)
+    return row
 
 
 def _record(session: Session, taken: Delivery, outcome: Outcome) -> None:
-    now = clock(session)
-    attempts = taken.attempts + 1
+    now, attempts = clock(session), taken.attempts
     state = outcome.state
     if state is None and attempts > len(SCHEDULE):
         state = events.FAILED
@@ -169,7 +186,6 @@ def _record(session: Session, taken: Delivery, outcome: Outcome) -> None:
         .where(col(Delivery.id) == taken.id, col(Delivery.lease_token) == taken.lease_token)
         .values(
             state=state or events.WAITING,
-            attempts=attempts,
             next_at=again,
             lease_until=None,
             answer=outcome.answer[:40],

@@ -1,6 +1,7 @@
 """A network's worker dies between rounds, or anywhere else: the next one goes on."""
 
 from collections.abc import Iterator
+from contextlib import suppress
 
 import pytest
 from sqlmodel import Session, select
@@ -12,6 +13,9 @@ from tests.installation import Installation, install
 from tests.lethe.certificates.escalations import escalation_line
 from tests.workers.jobs.attempts.planted import plant
 from tests.workers.jobs.families.network import logistic, networks
+from workers.families.network import training
+from workers.methods.network import cycles
+from workers.methods.network.recovery import LastingDamageError
 from workers.training.fedavg.in_process import InProcess
 
 OWN = [name for name in steps.STEPS if name.split(".")[0] in ("execute", "verify", "certify")]
@@ -74,26 +78,93 @@ def test_a_worker_that_dies_is_replaced(trained: Installation, step: str) -> Non
     ]
 
 
-def test_rounds_kept_before_a_crash_are_not_trained_again(
-    trained: Installation, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked: list[int] = []
+def counted(monkeypatch: pytest.MonkeyPatch, deadly: int = 0) -> list[tuple[str, int]]:
+    """Return the operation and number of each round from now on; deadly: kills its worker."""
+    found: list[tuple[str, int]] = []
     honest = InProcess.run
 
     def run(self: InProcess, tasks, *, timeout: float = 0.0):  # type: ignore[no-untyped-def]
-        asked.append(tasks[0].round)
+        found.append((tasks[0].operation, tasks[0].round))
+        if tasks[0].round == deadly:
+            raise steps.PlantedFaultError("a round")
         return honest(self, tasks, timeout=timeout)
 
     monkeypatch.setattr(InProcess, "run", run)
+    return found
+
+
+def test_rounds_kept_before_a_crash_are_not_trained_again(
+    trained: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = counted(monkeypatch)
+    networks.submit(trained, networks.whole("c1"), method="retrain")
+    dies_and_recovers(trained, "execute.checkpoint@2")
+    # The last three are the verifier's own.
+    assert [number for _, number in asked] == [1, 2, 3, 1, 2, 3]
+
+
+def test_rounds_kept_by_other_code_are_trained_again(
+    trained: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An upgrade: the certificate names the code of the worker that publishes."""
+    asked = counted(monkeypatch)
     networks.submit(trained, networks.whole("c1"), method="retrain")
     steps.plant("execute.checkpoint@2=raise")
     with pytest.raises(steps.PlantedFaultError):
         trained.drain()
     steps.install(None)
-    assert asked == [1, 2]
+    monkeypatch.setattr(training, "code_digest", lambda *_: 64 * "0")
     trained.recover()
-    assert asked[2:3] == [3]  # and then the verifier's own three
-    assert asked[3:] == [1, 2, 3]
+    assert [number for _, number in asked] == [1, 2, *[1, 2, 3] * 2]
+
+
+def gives_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let every approximation end without a model, after it has kept what it did."""
+
+    def refuse(*_: object) -> None:
+        raise LastingDamageError("planted")
+
+    monkeypatch.setattr(cycles, "check_lasting", refuse)
+
+
+LASTING = {"puf-special": {"recovery": {"rounds": 1, "lasting": 5.0}}}
+
+
+def test_a_retraining_that_a_method_gave_way_to_goes_on_where_it_was(  # type: ignore[no-untyped-def]
+    settings, ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The method is not begun anew, which would end in the same way and cost its rounds."""
+    with install(settings) as made:
+        networks.register(made, settings=LASTING)
+        gives_way(monkeypatch)
+        asked = counted(monkeypatch)
+        request_id = networks.submit(made, networks.whole("c1"))
+        dies_and_recovers(made, "execute.checkpoint@4")
+        retraining = [one for one in asked if one[1] == 2]
+        assert len(retraining) == 2  # once of the worker, and once of the verifier
+        found = networks.statement(made, request_id).predicate.method
+        assert escalation_line(found.parameters) == "puf-special: LastingDamage"
+        made.check()
+
+
+@pytest.mark.parametrize("method", ["retrain", "puf-special"])
+@pytest.mark.parametrize("alike", [True, False])
+def test_a_retraining_kills_no_worker_without_end(  # type: ignore[no-untyped-def]
+    settings, ledger, monkeypatch: pytest.MonkeyPatch, method: str, alike: bool
+) -> None:
+    """Its checkpoints are no progress if a method, or other workers, begin it anew each time."""
+    with install(settings) as made:
+        networks.register(made, settings=LASTING)
+        gives_way(monkeypatch)
+        died = counted(monkeypatch, deadly=2)
+        request_id = networks.submit(made, networks.whole("c1"), method=method)
+        for number in range(made.settings.max_tries + 3):
+            if not alike:
+                monkeypatch.setattr(training, "code_digest", lambda *_, n=number: f"{n:064}")
+            with suppress(steps.PlantedFaultError):
+                made.recover()
+        assert [number for _, number in died].count(2) == made.settings.max_tries
+        assert networks.request(made, request_id).state == "needs-decision"
 
 
 @pytest.mark.parametrize("step", BETWEEN)

@@ -32,17 +32,20 @@ def load(job: JobContext) -> bytes | None:
         return job.services.artifacts.get(session, row.checkpoint_id)
 
 
-def save(job: JobContext, data: bytes) -> None:
+def save(job: JobContext, data: bytes, *, progress: bool = True) -> None:
     """Replace the checkpoint of a job's stage.
 
+    progress: whether it goes beyond what dead workers left, whose deaths then no longer count.
     Raises LeaseLostError if another worker holds the job.
     """
-    _keep(job, data)
+    _keep(job, data, progress=progress)
     reached("execute.checkpoint")
     job.services.artifacts.unlink_shredded(job.services.engine)
 
 
-def _keep(job: JobContext, data: bytes, log: Log | None = None) -> None:
+def _keep(
+    job: JobContext, data: bytes, log: Log | None = None, *, progress: bool = True
+) -> None:
     artifacts = job.services.artifacts
 
     def effect(tx: Transaction) -> None:
@@ -52,7 +55,8 @@ def _keep(job: JobContext, data: bytes, log: Log | None = None) -> None:
         if row.checkpoint_id is not None:
             artifacts.shred(tx.session, row.checkpoint_id, CHECKPOINT)
         row.checkpoint_id = artifacts.put(tx.session, CHECKPOINT, data).id
-        row.deaths = 1  # the running try counts as the first: the dead workers made progress
+        if progress:
+            row.deaths = 1  # the running try counts as the first
 
     job.services.ledger.transact(effect, checkpoint=log is not None)
 

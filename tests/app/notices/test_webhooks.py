@@ -2,6 +2,7 @@
 
 import base64
 import json
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -464,6 +465,28 @@ def test_a_sender_killed_after_sending_sends_again_under_the_same_id(
     [first, second] = [headers["webhook-id"] for headers, _ in receiver.seen]
     assert first == second
     assert [row.state for row in rows(ready)] == ["delivered"]
+
+
+def test_a_notice_that_kills_each_sender_ends_after_ten(
+    ready: Installation, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A dead sender records nothing: each attempt counts from its beginning."""
+    made = add(ready, receiver, "request.received")
+    ready.caller.erase_records("r5")
+    send = post.post
+
+    def killed(*arguments: Any) -> None:
+        send(*arguments)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(post, "post", killed)
+    for _ in range(len(deliver.SCHEDULE) + 3):
+        with suppress(KeyboardInterrupt):
+            turn(ready)
+        pass_time(ready, days=1)
+    assert len(receiver.seen) == len(deliver.SCHEDULE) + 1
+    [one] = deliveries(ready, made["id"])
+    assert (one["state"], one["attempts"], one["answer"]) == ("failed", 10, "sender died")
 
 
 def test_a_sender_killed_before_the_commit_leaves_all_to_the_next(

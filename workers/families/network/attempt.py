@@ -27,6 +27,7 @@ from workers.families.network.training import (
     approximated,
     data_of,
     device_of,
+    gave_way,
     out_of_memory_named,
     resumed,
     retain_side,
@@ -61,6 +62,8 @@ def run(job: JobContext) -> UpdateResult:
     if lease.step > 1 + len(ladder):
         return retrained(job, config, rows, salted)
     step = ladder[lease.step - 2]
+    if (known := gave_way(job, data_of(rows, salted))) is not None:
+        return retrained(job, config, rows, salted, escalated=known)
     if (forbidden := why_not(job)) is not None:
         why = f"{label(step)}: {forbidden}"
         return retrained(job, config, rows, salted, escalated=why)
@@ -105,7 +108,7 @@ def _approximated(
     method = config.method(step.method, step.settings)
     case = _case(job, config, before, rows, salted)
     with out_of_memory_named(case):
-        found = resumed(job, lambda hooks: method.run(case, hooks))
+        found = resumed(job, case.data, lambda hooks: method.run(case, hooks))
     if found.claim != VERIFIER.id:
         raise RefusedError(f"{method.id}: its promise is not one that a later attempt can make")
     origin = digest_of(before.model)

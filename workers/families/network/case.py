@@ -51,8 +51,6 @@ from workers.lineage.versions import salts_of
 from workers.methods.certified.noise import KEY_BYTES, context_of
 from workers.methods.certified.noisy_finetuning import NoisyFinetuning
 from workers.methods.certified.release import Release
-from workers.silos.answer import THREADS
-from workers.training.fedavg.in_process import InProcess
 from workers.training.fedavg.noisy import finetune
 from workers.training.fedavg.rounds import sizes
 from workers.training.networks.registry import Network
@@ -63,7 +61,7 @@ from workers.training.networks.weights import (
     digest_of,
     encode_weights,
 )
-from workers.training.replay.models import most_missing, reexecute, start_digest
+from workers.training.replay.models import WithoutSome, most_missing, reexecute, start_digest
 
 
 class OtherMachineError(LetheError):
@@ -357,7 +355,7 @@ def _repeated(
             weights,
             sizes(clients),
             replace(config.training_of(clients), timeout=0.0),
-            InProcess(clients, device, THREADS),
+            WithoutSome(clients, (), device),
             replace(method.chosen, sigma=sigma),
             lambda step, size: gaussian(sealed.key, f"{context}|noisy {step}", size),
         )

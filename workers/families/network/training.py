@@ -1,8 +1,9 @@
 """Trainings of deep models under a lease: resumable, recorded, and repeated when required."""
 
+import hashlib
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import TypeVar
 
@@ -10,6 +11,7 @@ import torch
 
 from app.service.context import Services
 from app.vault.master import has_noise
+from lethe import canonical
 from lethe.certificates.statement import from_line, write_escalation
 from lethe.errors import LetheError
 from workers import devices
@@ -39,6 +41,8 @@ from workers.methods.network.base import (
 from workers.methods.network.hf_kcu.products import NobodyAnsweredError
 from workers.methods.network.recovery import OutOfMemoryError, named_out_of_memory
 from workers.methods.network.retrain import Retrain, retraining
+from workers.provenance import NETWORK_ROOMS, code_digest
+from workers.provenance import environment as provenance
 from workers.silos.answer import THREADS
 from workers.silos.engine import engine_for
 from workers.training.fedavg.base import ClientData, cost_notes
@@ -58,6 +62,7 @@ from workers.training.replay.models import most_missing, reexecute
 from workers.updates.update import Encoded, UpdateResult
 
 RETRAIN = Retrain()
+_LENGTH = 8  # bytes, big-endian, of a number before a checkpoint
 T = TypeVar("T")
 
 
@@ -103,7 +108,7 @@ def retrained(
             _require_memory(side)
             raise
 
-    trained = resumed(job, train)
+    trained = resumed(job, data, train, escalated)
     missing = tuple(
         (record.round, fault.client) for record in trained.records for fault in record.faults
     )
@@ -188,16 +193,70 @@ def _side(job: JobContext, rows: Mapping[str, ClientData], places: Places) -> Si
     return Side(engine, sizes(rows))
 
 
-def resumed(job: JobContext, run: Callable[[Hooks], T]) -> T:
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A stage's checkpoint.
+
+    origin: of `_origin`. began: the token of the lease that began it in place of another
+    origin's, 0 if it was the first. why: the outcome of the method that gave way to its run.
+    """
+
+    origin: bytes
+    began: int
+    why: str | None
+    checkpoint: bytes
+
+    def encode(self) -> bytes:
+        """Return the bytes that are sealed."""
+        why = (self.why or "").encode()
+        numbers = self.began.to_bytes(_LENGTH) + len(why).to_bytes(_LENGTH)
+        return self.origin + numbers + why + self.checkpoint
+
+    @classmethod
+    def decode(cls, data: bytes, origin: bytes) -> "Kept | None":
+        """Return the checkpoint, None if it is of another origin."""
+        if not data.startswith(origin):
+            return None
+        first = len(origin)
+        second, third = first + _LENGTH, first + 2 * _LENGTH
+        end = third + int.from_bytes(data[second:third])
+        why = data[third:end].decode() or None
+        return cls(origin, int.from_bytes(data[first:second]), why, data[end:])
+
+
+def gave_way(job: JobContext, data: str) -> str | None:
+    """Return why a method gave way to the retraining that the stage has begun, if one did.
+
+    data: the digest of the rows that stay. The method is not run once more: it would end in the
+    same way, and its checkpoints would replace those of the retraining.
+    """
+    found = checkpoints.load(job)
+    kept = None if found is None else Kept.decode(found, _origin(job.services, data))
+    return None if kept is None else kept.why
+
+
+def resumed(job: JobContext, data: str, run: Callable[[Hooks], T], why: str | None = None) -> T:
     """Run a training from the stage's checkpoint, saving checkpoints and recording its rounds.
 
+    data: the digest of the rows that stay. why: the outcome of a method that gave way to this
+    run, for `gave_way`.
+
     A checkpoint of another run, such as of the method that fell back to this one, is ignored.
+    So is one of another machine, library or code: a certificate names those of the worker that
+    publishes, and nobody could repeat a training that two kinds of machine shared.
     Raises RoundLostError if silos may come back; and whatever else `run` raises.
     """
-    last = checkpoints.load(job)
+    origin, found = _origin(job.services, data), checkpoints.load(job)
+    kept = None if found is None else Kept.decode(found, origin)
+    last = None if kept is None else kept.checkpoint
+    began = 0 if found is None else job.lease.token
+    if kept is not None:
+        began = kept.began
 
-    def save(data: bytes) -> None:
-        checkpoints.save(job, data)
+    def save(checkpoint: bytes) -> None:
+        # What replaces others' work is no progress in the try that begins it.
+        made = Kept(origin, began, why, checkpoint).encode()
+        checkpoints.save(job, made, progress=began != job.lease.token)
 
     tell, silos = progress.recorder(job), job.services.settings.silos
     try:
@@ -215,6 +274,12 @@ def resumed(job: JobContext, run: Callable[[Hooks], T]) -> T:
         if silos == 0 or job.lease.tries >= job.services.settings.max_tries:
             raise  # the message names another method
         raise RoundLostError(str(error)) from None
+
+
+def _origin(services: Services, data: str) -> bytes:
+    """Return the SHA-256 of the rows, and of what a certificate says of code and machine."""
+    said = {**provenance(), **here(services), "code": code_digest(*NETWORK_ROOMS)}
+    return hashlib.sha256(canonical.encode([data, said])).digest()
 
 
 def _require_memory(side: Side) -> None:
@@ -298,8 +363,7 @@ def repeat(
     """Return whether the training was repeated: only models with registered noise require it.
 
     Raises:
-        NotRepeatedError: It ended with another model, and there are tries left. A training that
-            was resumed on another machine may end so.
+        NotRepeatedError: It ended with another model, and there are tries left.
         RefusedError: It ended with another model, and no tries are left.
     """
     if not has_noise(job.model.config):

@@ -28,6 +28,7 @@ from workers.families.network.training import (
     data_of,
     device_of,
     forget_side,
+    gave_way,
     out_of_memory_named,
     repeat,
     resumed,
@@ -126,6 +127,8 @@ def _forgotten(
         return retrained(job, config, rows, salted, leaving, why_not)
     network, weights = decode_weights(file)
     data = data_of(rows, salted, leaving)
+    if (known := gave_way(job, data)) is not None:
+        return retrained(job, config, rows, salted, leaving, known)
     judge = validation(config, rows, device_of(services), leaving)
     if judge is None and method_id in TESTED:
         why = f"{method_id}: no held-out rows are left to guard its step"
@@ -143,7 +146,7 @@ def _forgotten(
     try:
         terms = load_terms(services, job.model, config, sides.retained, method_id)
         with out_of_memory_named(case):
-            carried = resumed(job, lambda hooks: carry_out(method, terms, case, hooks))
+            carried = resumed(job, data, lambda hooks: carry_out(method, terms, case, hooks))
     except (*WITHOUT_A_MODEL, *GIVES_WAY) as error:
         why = f"{method_id}: {type(error).__name__.removesuffix('Error')}"
         return retrained(job, config, rows, salted, leaving, why)

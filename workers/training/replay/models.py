@@ -120,7 +120,11 @@ def answers(file: bytes, network: Network, tested: Mapping[str, ScoredRows]) -> 
 
 
 class WithoutSome:
-    """An engine that drops the answers that were missing in the repeated training."""
+    """An engine of a repetition: it drops the answers that were missing the first time.
+
+    None may be missing for want of memory here: the repetition would end with another model,
+    and refute an honest one.
+    """
 
     def __init__(
         self,
@@ -132,9 +136,11 @@ class WithoutSome:
         self._missing = frozenset(missing)
 
     def run(self, tasks: Sequence[RoundTask], *, timeout: float = 0.0) -> Answers:
-        """Return the answers, and a fault for each missing one."""
+        """Return the answers, and a fault for each missing one. Raises MemoryError."""
         here = [task for task in tasks if (task.round, task.client) not in self._missing]
         answers = self._engine.run(here, timeout=timeout)
+        if self._engine.out_of_memory:
+            raise MemoryError("a client's rows did not fit: run a worker with more memory")
         gone = [
             Fault(task.client, "no-answer")
             for task in tasks
@@ -160,7 +166,7 @@ def reexecute(
 
     clients: the retained training rows. missing: (round, client) of answers that are claimed
     to have been dropped. tell is called with the number of each finished round. Raises
-    RefusedError if the training would.
+    RefusedError if the training would, and MemoryError.
     """
     if not clients:
         return start_digest(network, config)  # a training on nothing ends where it began

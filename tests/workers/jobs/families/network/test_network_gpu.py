@@ -28,8 +28,10 @@ from tests.installation import Installation
 from tests.lethe.certificates.escalations import escalation_line
 from tests.workers.jobs.attempts.ladders import GONE, HF_KCU, policy
 from tests.workers.jobs.attempts.planted import plant
-from tests.workers.jobs.families.network import networks
-from workers.training.fedavg.base import ClientUpdate, RoundTask
+from tests.workers.jobs.families.network import logistic, networks, test_noisy_finetuning
+from workers import devices
+from workers.training.fedavg.base import Answers, ClientUpdate, RoundTask
+from workers.training.fedavg.in_process import InProcess
 
 pytestmark = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 
@@ -141,6 +143,78 @@ def test_a_worker_that_goes_on_with_a_retraining_knows_of_what_it_lacks(
     request = networks.request(installation, request_id)
     assert request.state == "refused"
     assert "run a worker with more memory" in str(request.reason)
+
+
+@pytest.mark.parametrize("small", [["c3"], STAY])
+@pytest.mark.parametrize("noise", [False, True])
+def test_a_verifier_whose_memory_does_not_suffice_refutes_nothing(
+    installation: Installation, monkeypatch: pytest.MonkeyPatch, small: list[str], noise: bool
+) -> None:
+    """Its repetition lacks what the client would have answered: another worker may have it."""
+    simulated(monkeypatch, scaled(OWN))
+    if noise:
+        test_noisy_finetuning.register(installation)
+    else:
+        networks.register(installation, method="retrain")
+    request_id = networks.submit(installation, networks.whole("c1"))
+    steps.plant("verify.leased=raise")
+    with suppress(steps.PlantedFaultError):
+        installation.drain()
+    steps.install(None)
+    simulated(monkeypatch, too_small_for(*small))
+    installation.recover()
+    assert networks.request(installation, request_id).state == "verifying"
+    assert networks.jobs(installation)[-1].error == "MemoryError at verify"
+    simulated(monkeypatch, scaled(OWN))
+    installation.recover()
+    assert networks.request(installation, request_id).state == "certified"
+    assert "escalated" not in networks.events(installation, request_id)
+
+
+def dies_and_goes_on_at_the_processor(made: Installation) -> None:
+    """Let the worker of a GPU die once a checkpoint is kept, and one without a GPU go on."""
+    steps.plant("execute.checkpoint=raise")
+    with suppress(steps.PlantedFaultError):
+        made.drain()
+    steps.install(None)
+    devices.choose("cpu")
+    made.recover()
+
+
+def test_a_retraining_begun_on_a_gpu_is_begun_anew_on_the_processor(
+    installation: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No machine could repeat rounds of both: its verifier would refute an honest training."""
+    simulated(monkeypatch, scaled(OWN))
+    networks.register(installation)
+    request_id = networks.submit(installation, networks.whole("c1"), method="retrain")
+    dies_and_goes_on_at_the_processor(installation)
+    assert "escalated" not in networks.events(installation, request_id)
+    found = networks.statement(installation, request_id).predicate
+    assert (found.result, found.method.parameters["device"]) == ("PASS", "cpu")
+    expected = networks.retrained(small_network.rows(), GONE)
+    assert networks.published(installation) == expected
+
+
+def test_the_device_on_a_certificate_computed_all_of_it(
+    installation: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    simulated(monkeypatch, scaled(OWN))
+    logistic.register(installation, logistic.NOISE, method="certified-newton")
+    request_id = networks.submit(installation, networks.some("r1"))
+    asked: list[str] = []
+    honest = InProcess.run
+
+    def run(self: InProcess, tasks: list[RoundTask], *, timeout: float = 0.0) -> Answers:
+        asked.append(self.device.type)
+        return honest(self, tasks, timeout=timeout)
+
+    monkeypatch.setattr(InProcess, "run", run)
+    dies_and_goes_on_at_the_processor(installation)
+    found = networks.statement(installation, request_id).predicate
+    assert found.guarantee.class_ == "certified-approximate"
+    assert found.method.parameters["device"] == "cpu"
+    assert {"cuda", "cpu"} == set(asked)
 
 
 @pytest.mark.parametrize(("wrong", "state"), [(1, "certified"), (1000, "needs-decision")])
