@@ -4,7 +4,7 @@ import logging
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -207,7 +207,7 @@ def test_an_audit_that_kills_its_workers_fails(
 
 def set_ahead(monkeypatch: pytest.MonkeyPatch, by: timedelta) -> None:
     """Set this process's clock ahead of the database's."""
-    real = utcnow()
+    real = datetime.now(UTC)
 
     class Ahead(datetime):
         @classmethod
