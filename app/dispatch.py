@@ -87,13 +87,10 @@ def make_celery(settings: Settings) -> "Celery":
             "sweep": {
                 "task": "lethe.sweep",
                 "schedule": timedelta(seconds=settings.sweep_seconds),
-                # A sweep nobody took in time is worthless; do not let them pile up.
-                "options": {"expires": 2 * settings.sweep_seconds},
             },
             "retention": {
                 "task": "lethe.retention",
                 "schedule": crontab(hour=RETENTION_HOUR, minute=0),
-                "options": {"expires": 3600},
             },
         },
         beat_scheduler="workers.schedule:ElectedScheduler",

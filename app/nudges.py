@@ -63,9 +63,9 @@ def rebuild(raw: bytes | str, queue: str | None) -> dict[str, Any]:
         raise MessageRefusedError("other arguments than a nudge has")
     if not all(isinstance(name, str) and _ID.fullmatch(name) for name in (task_id, *args)):
         raise MessageRefusedError("an id is malformed")
-    # A silo's row says whether its answer is still wanted; its clock may be hours ahead.
-    expires = expires if task in OF_THE_SCHEDULE else None
-    return _message(task, task_id, args, expires, queue)
+    # Without an end: this machine's clock may be ahead of the sender's, and Celery would drop
+    # each message. A silo's row says whether its answer is still wanted.
+    return _message(task, task_id, args, queue)
 
 
 def _check(task: object, queue: str | None) -> None:
@@ -78,9 +78,7 @@ def _check(task: object, queue: str | None) -> None:
         raise MessageRefusedError("not a task of this queue")
 
 
-def _message(
-    task: str, task_id: str, args: list[str], expires: str | None, queue: str | None
-) -> dict[str, Any]:
+def _message(task: str, task_id: str, args: list[str], queue: str | None) -> dict[str, Any]:
     content = json.dumps([args, {}, _NOTHING]).encode()
     return {
         "body": base64.b64encode(content).decode(),
@@ -94,7 +92,7 @@ def _message(
             "parent_id": None,
             "group": None,
             "eta": None,
-            "expires": expires,
+            "expires": None,
             "retries": 0,
             "timelimit": [None, None],
             "argsrepr": repr(tuple(args)),

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable
+from math import inf
 from time import monotonic
 
 from celery import Celery
@@ -32,6 +33,29 @@ def quietly(run: Callable[[], object]) -> None:
         run()
     except Exception as error:
         log.error("a task ended with %s; the sweep will try again", type(error).__name__)
+
+
+class Sweeps:
+    """The sweeps of this process.
+
+    While every worker is busy they pile up in the queue. No message expires (`app.nudges`), so
+    those that were waiting behind the first are left out.
+    """
+
+    def __init__(self) -> None:
+        self._ended = -inf  # when the last one ended, on the monotonic clock
+
+    def run(self, services: Services) -> None:
+        """Sweep, unless the last sweep ended less than half an interval ago."""
+        if monotonic() - self._ended < services.settings.sweep_seconds / 2:
+            return
+        try:
+            sweep.run(services)
+        finally:
+            self._ended = monotonic()
+
+
+sweeps = Sweeps()
 
 
 def run_stages(services: Services, job_id: str, stage: str) -> None:
@@ -105,4 +129,4 @@ def retention_task() -> None:
 @app.task(name="lethe.sweep")
 def sweep_task() -> None:
     """Nudge stalled jobs and remove leftovers."""
-    quietly(lambda: sweep.run(runtime.services()))
+    quietly(lambda: sweeps.run(runtime.services()))

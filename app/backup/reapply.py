@@ -43,7 +43,7 @@ from models import (
     Tombstone,
 )
 from models.database.session import chunks, reading, rows_in
-from models.database.types import utcnow
+from models.database.types import clock
 from models.person import ERASED
 
 WHY = "restored from a backup: what was erased after it was erased again, with what held it"
@@ -110,7 +110,7 @@ def reapply(
     for artifact in session.exec(sealed).all():
         assert artifact.wrapped_key is not None
         if journal.key_tag(artifact.wrapped_key) in erased.keys:
-            artifact.wrapped_key, artifact.shredded_at = None, utcnow()
+            artifact.wrapped_key, artifact.shredded_at = None, clock(session)
             done.keys += 1
             _withdraw(session, artifact.id, done)
     keyed = select(Subject).where(col(Subject.wrapped_key).is_not(None))
@@ -259,8 +259,9 @@ def _clear(session: Session, subjects: set[int]) -> int:
                 session.connection().execute(identities)
         rest = delete(Record).where(col(Record.subject_id).in_(chunk))
         lost += session.connection().execute(rest).rowcount
+        now = clock(session)
         for subject in session.exec(select(Subject).where(col(Subject.id).in_(chunk))).all():
-            subject.wrapped_key, subject.shredded_at = None, utcnow()
+            subject.wrapped_key, subject.shredded_at = None, now
             subject.client = subject.subject = None
     session.flush()
     return lost
@@ -286,7 +287,7 @@ def _destroy_held_out(session: Session, leaves: Sequence[Leaf], done: Reapplied)
     )
     digests = sorted(replaced - set(last.values()))
     for artifact in rows_in(session, live, col(Artifact.digest), digests):
-        artifact.wrapped_key, artifact.shredded_at = None, utcnow()
+        artifact.wrapped_key, artifact.shredded_at = None, clock(session)
         done.keys += 1
 
 
@@ -317,7 +318,7 @@ def _withdraw(session: Session, artifact_id: str, done: Reapplied) -> None:
         (ModelVersion.head_id == artifact_id) | (ModelVersion.state_id == artifact_id)
     )
     for version in session.exec(query).all():
-        version.withdrawn_at = version.withdrawn_at or utcnow()
+        version.withdrawn_at = version.withdrawn_at or clock(session)
         model = session.get_one(Model, version.model_id)
         if model.current_version == version.number:
             _quarantine(model, done)
@@ -339,7 +340,7 @@ def _end(
                 continue
             done.requests.append(ref)
             request.state, request.reason = "failed", ENDED
-            job.stage, job.done_at, job.lease_until = "done", utcnow(), None
+            job.stage, job.done_at, job.lease_until = "done", clock(session), None
             job.lease_token += 1
             _destroy_inputs(session, job)
 
@@ -353,4 +354,5 @@ def _destroy_inputs(session: Session, job: Job) -> None:
         if artifact_id is None or session.exec(others).first() is not None:
             continue
         artifact = session.get_one(Artifact, artifact_id)
-        artifact.wrapped_key, artifact.shredded_at = None, artifact.shredded_at or utcnow()
+        artifact.wrapped_key = None
+        artifact.shredded_at = artifact.shredded_at or clock(session)

@@ -29,8 +29,8 @@ from lethe.cli.options import FOLDER, OUT_FILE, plain
 from lethe.files import PARTIAL
 from lethe.log.entries import succession_leaf
 from lethe.log.key_changes import ML_DSA
-from models.database.session import opened_engine
-from models.database.types import utcnow
+from models.database.session import opened_engine, reading
+from models.database.types import clock
 
 
 @click.command()
@@ -160,7 +160,8 @@ def fsck(as_json: bool, state: Path | None, full: bool) -> None:
                 refused = error.detail
             except OSError as error:
                 raise click.BadParameter(f"{state} cannot be read: {error.strerror}") from None
-        begun = utcnow()
+        with reading(engine).connect() as connection:
+            begun = clock(connection)  # the next call compares the times of artifacts with it
         report = fsck_installation(settings, ledger, None if full else held)
         if report.before and not report.ok:
             # Report the findings of a full read, which do not depend on the state file.

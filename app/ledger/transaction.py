@@ -26,6 +26,7 @@ from lethe.log.entries import Leaf
 from lethe.log.tree import Peaks, leaf_hash
 from models.database import bulk
 from models.database.bulk import Rows, Statement
+from models.database.types import BEGAN
 
 PAGE = 250  # entries in memory at once; old SQLite allows 999 variables in a statement
 REMEDY = (
@@ -166,6 +167,7 @@ class Transaction:
 
     def __init__(self, session: Session, tail: Tail, key: EntryKey, state: LogState) -> None:
         self.session, self.now, self.answers = session, state.now, state.answers
+        session.info[BEGAN] = state.now  # saves those who have only the session a query
         self._tail, self._key = tail, key
         self._entries: list[EntryRow] = []
         self._writes: list[Statement] = []

@@ -42,7 +42,7 @@ from app.vault.seal import (
 from lethe.files import PARTIAL, open_durably, open_plain, sync_directory, write_all_durably
 from models import Artifact
 from models.database.session import CHUNK, read_by_id, reading, rows_in, unsynced
-from models.database.types import clock
+from models.database.types import began, clock
 
 log = logging.getLogger(__name__)
 
@@ -121,7 +121,7 @@ class ArtifactStore:
     def put_all(self, session: Session, kind: str, contents: Sequence[bytes]) -> list[Artifact]:
         """Store each content as `put` does, in order, waiting for the disk once."""
         self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        files, artifacts = dict[str, bytes](), list[Artifact]()
+        files, artifacts, now = dict[str, bytes](), list[Artifact](), began(session)
         for data in contents:
             artifact_id, key = str(uuid.uuid4()), new_key()
             digest = hashlib.sha256(data).hexdigest()
@@ -134,6 +134,7 @@ class ArtifactStore:
                     digest=digest,
                     size=len(data),
                     wrapped_key=wrapped,
+                    created_at=now,
                 )
             )
         write_all_durably(self._directory, files)
@@ -164,6 +165,7 @@ class ArtifactStore:
             digest=staged.digest,
             size=staged.size,
             wrapped_key=wrapped,
+            created_at=began(session),
         )
         session.add(artifact)
         session.flush()

@@ -89,6 +89,15 @@ def clock(at: Session | Connection) -> datetime:
     return now.astimezone(UTC)
 
 
+BEGAN = "began"  # in a session's `info`: the database's time when the log's lock was taken
+
+
+def began(session: Session) -> datetime:
+    """Return when a session's transaction of the log began; in others, what `clock` returns."""
+    found: datetime | None = session.info.get(BEGAN)
+    return found or clock(session)
+
+
 TAG_SIZE = 64  # characters of a tag
 
 

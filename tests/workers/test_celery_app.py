@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,11 +10,13 @@ from sqlalchemy import event, update
 from sqlmodel import Session, col, select
 
 from app.ledger.sequencer import Ledger
+from app.service.context import Services
 from app.settings import Settings
 from models import Job, Verification
 from models.database.types import utcnow
 from tests.installation import Installation, install
 from workers import celery_app
+from workers.jobs import sweep
 
 
 def test_an_error_is_named_and_not_quoted(caplog: pytest.LogCaptureFixture) -> None:
@@ -49,6 +52,19 @@ def one_at_a_time(settings: Settings, ledger: Ledger) -> Iterator[Installation]:
     with install(settings.model_copy(update={"coalesce": False})) as made:
         made.ready()
         yield made
+
+
+def test_sweeps_that_waited_in_the_queue_are_one(
+    one_at_a_time: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While every worker trains, the schedule sends one every few seconds."""
+    swept: list[Services] = []
+    monkeypatch.setattr(sweep, "run", swept.append)
+    settings = one_at_a_time.settings.model_copy(update={"sweep_seconds": 3600})
+    hourly, sweeps = replace(one_at_a_time.services, settings=settings), celery_app.Sweeps()
+    for _ in range(3):
+        sweeps.run(hourly)
+    assert swept == [hourly]
 
 
 def test_quick_stages_of_a_job_follow_each_other_without_a_message(

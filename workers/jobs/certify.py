@@ -4,6 +4,7 @@ import uuid
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from sqlmodel import Session, select
@@ -31,7 +32,7 @@ from lethe.certificates.statement import (
 from lethe.errors import LetheError
 from models import Certificate, ErasureRequest, Job, Model
 from models.database.session import read_by_id
-from models.database.types import utcnow
+from models.database.types import clock
 from workers.errors import RefusedError
 from workers.families import base as family
 from workers.jobs import endings, held_out
@@ -68,24 +69,24 @@ def run(services: Services, job_id: str, turn: Turn | None = None) -> None:
             return
         key, keyid, keys = signing_issuer(services.settings, services.ledger)
 
-        def sign(session: Session, judgement: Passed) -> Signed:
+        def sign(session: Session, judgement: Passed, now: datetime) -> Signed:
             certificate_id = str(uuid.uuid4())
-            payload = _statement(job, session, judgement, certificate_id)
+            payload = _statement(job, session, judgement, certificate_id, now)
             envelope = sign_envelope(payload, key, keyid)
             leaf = hashedrekord_leaf(envelope, key.public_key())
             return Signed(certificate_id, judgement, envelope, leaf)
 
         try:
             with services.reading() as session:
-                job = load_job(services, session, lease)
+                job, now = load_job(services, session, lease), clock(session)
                 row = session.exec(select(Job).where(Job.id == lease.job_id)).one()
                 behind = queued_behind(session, lease.job_id, "certify")
                 others = behind if lease.tries == 1 else []
                 judgements = passed_all(job, session, [row, *others])
-                signed = [sign(session, next(judgements))]
+                signed = [sign(session, next(judgements), now)]
                 with suppress(RefusedError, LetheError, OSError):
                     for judgement in judgements:
-                        signed.append(sign(session, judgement))
+                        signed.append(sign(session, judgement, now))
         except RefusedError as refusal:
             endings.give_up(job, f"not certified: {refusal}")
             return
@@ -138,7 +139,7 @@ def _issue(job: JobContext, tx: Transaction, signed: Sequence[Signed], keyid: st
 
 
 def _statement(
-    job: JobContext, session: Session, judgement: Passed, certificate_id: str
+    job: JobContext, session: Session, judgement: Passed, certificate_id: str, now: datetime
 ) -> bytes:
     request, model, plan = judgement.request, judgement.model, judgement.plan
     after, evidence, received = judgement.after, judgement.evidence, judgement.received
@@ -150,7 +151,7 @@ def _statement(
         request_ref=request.ref,
         request_log_index=request.log_index,
         request_commitment=received.commitment,
-        completed_at=utcnow().replace(microsecond=0),
+        completed_at=now.replace(microsecond=0),
         supersedes=None,
         model=ModelPart(
             model.ref, VersionPart(plan.head_before), VersionPart(after.head_digest)

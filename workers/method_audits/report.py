@@ -22,7 +22,7 @@ from lethe.certificates.audits.report import (
 from lethe.certificates.bundle import sign_envelope
 from lethe.certificates.statement import VerifierPart
 from models import Audit, AuditPair, Model
-from models.database.types import utcnow
+from models.database.types import clock
 from workers.judge import algorithm_audit
 from workers.judge.algorithm_audit import Bound, Finding
 from workers.judge.inference.intervals import spell
@@ -42,7 +42,7 @@ def issue_if_complete(services: Services, audit_id: str) -> bool:
         audit = session.get(Audit, audit_id)
         if audit is None or audit.state != "running":
             return False
-        pairs = pairs_of(session, audit_id)
+        pairs, now = pairs_of(session, audit_id), clock(session)
         model = session.get_one(Model, audit.model_id)
     if any(pair.done_at is None for pair in pairs):
         return False
@@ -51,7 +51,7 @@ def issue_if_complete(services: Services, audit_id: str) -> bool:
         audit_queue.fail(services, audit_id, why)
         return False
     found = finding_of(audit, pairs)
-    payload = report(audit, model, pairs, found, utcnow())
+    payload = report(audit, model, pairs, found, now)
     key, keyid, keys = signing_issuer(services.settings, services.ledger)
     file = canonical.encode(sign_envelope(payload, key, keyid))
     digest = hashlib.sha256(file).hexdigest()

@@ -19,7 +19,6 @@ from app.service.access.tokens import living_token, mint, revoke_named
 from app.service.context import Services
 from lethe.signing.keys import load_public_key
 from models import RequesterKey, UsedNonce
-from models.database.types import utcnow
 
 SCOPE = "drp"
 USED = "this message was used before: sign another"
@@ -65,7 +64,7 @@ def pair(services: Services, agent: str, digest: str, expires: datetime) -> str:
     def effect(tx: Transaction) -> str:
         if not _note(tx.session, agent, digest, expires):
             raise DrpError(USED)
-        name, before = name_of(agent), utcnow() - timedelta(microseconds=1)
+        name, before = name_of(agent), tx.now - timedelta(microseconds=1)
         living = living_token(tx.session, name)
         if living is not None and living.scope == SCOPE:
             revoke_named(tx.session, name)

@@ -11,7 +11,7 @@ from app.problems import BusyError, TokenNameError
 from app.reconcile.approval import FROM_OIDC, PAIRED, folded
 from app.reconcile.fsck.intake import REQUESTER
 from models import BearerToken
-from models.database.types import utcnow
+from models.database.types import clock
 
 OWN = "lethe:"  # prefix of the names that the service itself uses in the log
 MISSING = (
@@ -50,7 +50,9 @@ def mint(session: Session, scope: str, name: str) -> str:
         )
     secret = f"lethe_{scope}_{secrets.token_urlsafe(SECRET_BYTES)}"
     digest = hashlib.sha256(secret.encode()).hexdigest()
-    row = BearerToken(digest=digest, scope=scope, name=name)
+    # By the clock that ends names: otherwise a machine whose clock is slow could not revoke a
+    # token that another machine made just before.
+    row = BearerToken(digest=digest, scope=scope, name=name, created_at=clock(session))
     key_rows(session).seal(row)
     session.add(row)
     session.flush()
@@ -67,12 +69,12 @@ def revoke_named(session: Session, name: str) -> None:
     found, rows = _unrevoked(session, name), key_rows(session)
     if not any(rows.is_believed(row) for row in found):
         # Otherwise a removed or changed row could be restored after this.
-        rows.end_named(name, utcnow())
+        rows.end_named(name, clock(session))
     if not found:
         raise TokenNameError(MISSING)
     for row in found:
         rows.revoke(row)  # first: after a crash, the revocation can be repeated
-        row.revoked_at = utcnow()
+        row.revoked_at = clock(session)
         rows.seal(row)
         session.add(row)
     session.flush()

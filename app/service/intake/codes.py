@@ -12,7 +12,7 @@ from app.vault.master import RootSecret
 from lethe import canonical
 from lethe.identity import IdentityError, digests
 from models import IntakeCode
-from models.database.types import utcnow
+from models.database.types import clock
 
 BITS = 80  # 16 letters and digits
 LIFE_DAYS = 14
@@ -35,7 +35,7 @@ def issue(
         tag=tag_of(root_secret, kind, value, code),
         checked=checked,
         issued_by=by,
-        expires_at=utcnow() + timedelta(days=LIFE_DAYS),
+        expires_at=clock(session) + timedelta(days=LIFE_DAYS),
         mac="",
     )
     row.mac = _mac(root_secret, row)

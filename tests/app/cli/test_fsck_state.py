@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from models import Artifact, Certificate, Model, Record
 from models.database.types import utcnow
 from tests.app.ledger.samples import append, entry, rewind, tamper
 from tests.installation import Installation, install
+from tests.workers.jobs.leases.test_deaths import set_ahead
 
 
 @pytest.fixture
@@ -180,6 +182,30 @@ def test_a_new_certificate_its_model_and_its_files_are_checked(
     assert state.read_bytes() == old
     newest = _newest(ready)
     _damage(ready, lambda artifact: artifact.id == newest)
+    assert "file" in names(fsck(state, passes=False))
+
+
+@pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)
+@pytest.mark.parametrize(("stores", "checks"), [(-3, 0), (0, 3)])
+def test_a_file_is_new_by_the_databases_clock(
+    ready: Installation,
+    state: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    stores: int,
+    checks: int,
+) -> None:
+    """A machine that is three hours behind stores it, or one three hours ahead checked before.
+
+    No later call would open it.
+    """
+    set_ahead(monkeypatch, timedelta(hours=checks))
+    fsck(state)
+    with Session(ready.services.engine) as session:
+        known = session.exec(select(Artifact.id)).all()
+    set_ahead(monkeypatch, timedelta(hours=stores))
+    assert ready.caller.erase_records("r2").status_code == 202
+    ready.drain()
+    _damage(ready, lambda artifact: artifact.id not in known and artifact.kind == "state")
     assert "file" in names(fsck(state, passes=False))
 
 

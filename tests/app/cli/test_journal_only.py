@@ -2,6 +2,7 @@
 
 import shutil
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -23,12 +24,14 @@ from app.vault.journal import Erased, ErasureJournal
 from app.vault.master import RootSecret
 from lethe.cli.log import log
 from lethe.signing.keys import generate_key
-from models import Contribution, ErasureRequest, LogEntry, Record, Tombstone
+from models import Artifact, Contribution, ErasureRequest, LogEntry, Record, Tombstone
+from models.database.types import clock
 from tests.app.cli.test_backup import elsewhere, mirror, point_at, rows, stored
 from tests.app.ledger.samples import tamper
 from tests.installation import Installation
 from tests.small import MODEL, Caller, pack
 from tests.small import rows as small_rows
+from tests.workers.jobs.leases.test_deaths import set_ahead
 from workers.errors import RefusedError
 from workers.jobs import learn
 
@@ -333,3 +336,25 @@ def test_an_entry_that_took_the_place_of_a_crashed_return_is_not_it(
     assert index == max(line.entry or 0 for line in journal(ready.settings).lines)
     ready.check()
     assert "has all tombstones" in run("--yes").output
+
+
+@pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)
+def test_what_is_destroyed_again_is_so_by_the_databases_clock(
+    ready: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The sweep looks there whether old versions of rows may be left, with keys in them."""
+    with Session(ready.services.engine) as session:
+        keys = session.exec(select(Artifact.id, Artifact.wrapped_key)).all()
+    erase(ready, "r1")
+    with Session(ready.services.engine) as session:
+        for artifact_id, key in keys:
+            if (one := session.get(Artifact, artifact_id)) is not None and key is not None:
+                one.wrapped_key = key
+                one.shredded_at = one.unlinked_at = None
+        session.commit()
+        begun = clock(session)
+    set_ahead(monkeypatch, timedelta(hours=-1))
+    run()
+    with Session(ready.services.engine) as session:
+        late = select(Artifact).where(col(Artifact.shredded_at) >= begun)
+        assert session.exec(late).first() is not None

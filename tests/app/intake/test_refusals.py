@@ -27,11 +27,13 @@ from app.purge.search import search
 from app.service.intake import codes, following
 from app.service.parts import find_case
 from lethe.identity import IdentityError
-from models import Case, IntakeChallenge, IntakeProof
+from models import Case, IntakeChallenge, IntakeCode, IntakeProof
+from models.database.types import clock
 from tests.app.intake.people import Mailbox, Page, Visitor
 from tests.app.intake.test_asking import case_of, count
 from tests.installation import Installation
 from tests.workers.jobs.desk.test_people import ANN, write
+from tests.workers.jobs.leases.test_deaths import set_ahead
 
 HIDDEN = {"regulation": "gdpr", "sure": "yes", "value": ANN}
 SCRIPT = "<script>alert(1)</script>"
@@ -418,3 +420,17 @@ def test_no_code_is_issued_for_an_address_that_the_page_refuses(site: Installati
             "passport",
             "desk",
         )
+
+
+@pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)
+def test_a_code_ends_by_the_databases_clock(
+    site: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The page compares its end with that clock."""
+    set_ahead(monkeypatch, timedelta(hours=-1))
+    secret = site.services.root_secret
+    with Session(site.services.engine) as session:
+        begun = clock(session)
+        codes.issue(session, secret, "customer", "77", "passport", "desk")
+        ends = session.exec(select(IntakeCode.expires_at)).one()
+    assert ends >= begun + timedelta(days=codes.LIFE_DAYS)

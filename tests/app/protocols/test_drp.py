@@ -30,6 +30,7 @@ from tests.app.api.test_requests import problem
 from tests.app.protocols.conftest import BUSINESS
 from tests.installation import Installation, make_token
 from tests.workers.jobs.desk.test_people import ANN, BOB, EVE, named
+from tests.workers.jobs.leases.test_deaths import set_ahead
 from tests.workers.jobs.lineage.test_held_out import evaluated
 
 # The first and the second group of the example of section 2.01.
@@ -155,15 +156,20 @@ def test_pairings_are_counted_like_other_calls(agent: Agent) -> None:
     assert agent.call("GET", "/x").status_code == 403  # its calls have a count of their own
 
 
+@pytest.mark.parametrize(
+    ("database_url", "slow"), [("sqlite", 0), ("postgresql", 1)], indirect=["database_url"]
+)
 def test_a_token_that_was_away_when_its_agent_paired_again_is_replaced_too(
-    agent: Agent,
+    agent: Agent, monkeypatch: pytest.MonkeyPatch, slow: int
 ) -> None:
+    """Also if the machine that pairs it again is an hour slow."""
     old = agent.token
     digest = sha256(old.encode()).hexdigest()
     with agent.installation.services.engine.begin() as connection:
         query = text(f"SELECT * FROM bearer_tokens WHERE digest = '{digest}'")
         row = dict(connection.execute(query).mappings().one())
         connection.execute(text(f"DELETE FROM bearer_tokens WHERE digest = '{digest}'"))
+    set_ahead(monkeypatch, timedelta(hours=-slow))
     assert agent.pair().status_code == 200
     with agent.installation.services.engine.begin() as connection:
         names, values = ", ".join(row), ", ".join(f":{name}" for name in row)

@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from app.service.access.tokens import mint, revoke_named
 from lethe.signing.keys import generate_key, public_pem
 from tests.installation import Installation, make_token
 from tests.small import Caller
+from tests.workers.jobs.leases.test_deaths import set_ahead
 from workers.errors import RefusedError
 from workers.families.masked.case import public_key_of
 
@@ -315,3 +317,35 @@ def test_a_token_that_was_away_when_it_was_revoked_stays_revoked(
     revoke()
     assert [reads(one) for one in (token, living)] == [401, 401]
     assert found(ready) == []
+
+
+@pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)
+def test_a_name_ends_by_the_databases_clock(
+    ready: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One machine makes the token, another whose clock is an hour behind revokes it."""
+
+    def reads(token: str) -> int:
+        return Caller(ready.caller.http, token).operator("GET", "/v1/requests").status_code
+
+    def minted(ahead: int) -> str:
+        set_ahead(monkeypatch, timedelta(hours=ahead))
+        with Session(ready.services.engine) as session:
+            token = mint(session, "operator", "ann")
+            session.commit()
+            return token
+
+    for made, revoked in ((1, 0), (0, 1)):
+        token = minted(made)
+        digest = hashlib.sha256(token.encode()).hexdigest()
+        row = copied(ready, "bearer_tokens", f"digest = '{digest}'")
+        sql(ready, "DELETE FROM bearer_tokens WHERE digest = :it", it=digest)
+        set_ahead(monkeypatch, timedelta(hours=revoked))
+        with Session(ready.services.engine) as session, pytest.raises(TokenNameError):
+            revoke_named(session, "ann")
+        insert(ready, "bearer_tokens", row)
+        living = minted(0)
+        assert (reads(token), reads(living)) == (401, 200)
+        with Session(ready.services.engine) as session:
+            revoke_named(session, "ann")
+            session.commit()

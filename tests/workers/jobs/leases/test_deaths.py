@@ -4,7 +4,7 @@ import logging
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -13,9 +13,9 @@ from sqlmodel import Session, col, select
 from app import steps
 from app.purge import retention
 from app.steps import PlantedFaultError
-from models import Contribution, Job, Model
+from models import Contribution, ErasureRequest, Job, Model
 from models.database.types import clock, utcnow
-from tests.installation import Installation, shown
+from tests.installation import Installation, predicate, shown
 from tests.small import MODEL, Caller, pack, rows
 from tests.workers.jobs.attempts.test_decisions import decide, history
 from tests.workers.jobs.method_audits import audits
@@ -207,7 +207,7 @@ def test_an_audit_that_kills_its_workers_fails(
 
 def set_ahead(monkeypatch: pytest.MonkeyPatch, by: timedelta) -> None:
     """Set this process's clock ahead of the database's."""
-    real = utcnow()
+    real = datetime.now(UTC)
 
     class Ahead(datetime):
         @classmethod
@@ -267,3 +267,16 @@ def test_what_is_late_is_so_by_the_databases_clock(
     context = JobContext(ready.services, lease, model)
     assert network_attempt.why_not(context) is None
     TrainingClock(context).check(1)
+
+
+@pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)
+def test_a_certificate_has_the_databases_time(
+    ready: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By a slow worker, data was erased before anybody had asked for it."""
+    request = ready.caller.erase_records("r1").json()["id"]
+    set_ahead(monkeypatch, timedelta(hours=-1))
+    ready.drain()
+    with Session(ready.services.engine) as session:
+        received = session.exec(select(ErasureRequest.received_at)).one()
+    assert predicate(ready, request).completed_at >= received.replace(microsecond=0)

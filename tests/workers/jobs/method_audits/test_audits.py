@@ -26,6 +26,7 @@ from tests import small_network
 from tests.installation import Installation, make_token
 from tests.workers.audit_pairs.small import DoNothing
 from tests.workers.jobs.families.network import networks
+from tests.workers.jobs.leases.test_deaths import set_ahead
 from tests.workers.jobs.method_audits import audits
 from workers.families.network import audited
 from workers.families.network.data.rows import Held, assemble
@@ -154,6 +155,19 @@ def test_reports_differ_in_nothing_but_who_and_when(quick: audits.Quick) -> None
     assert replace(same, reported_at=first.reported_at) == first
     files = [audits.file(ready, one, "statistics") for one in ids]
     assert files[0] == files[1]
+
+
+@pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)
+def test_a_report_has_the_databases_time(
+    quick: audits.Quick, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As its start has: a slow worker reported an audit before it began."""
+    ready = quick.installation
+    audit_id = audits.start(ready, method="natural")
+    set_ahead(monkeypatch, timedelta(hours=-1))
+    ready.drain()
+    said = audits.said(ready, audit_id)
+    assert said.reported_at >= said.started_at
 
 
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
