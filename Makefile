@@ -94,11 +94,14 @@ repeats: $(STAMPS)/dev ## renew tests/repeats.txt: tests that send PostgreSQL no
 # sums differ, and no verdict may rest on them. What the machine uses anyway `make coverage` has run,
 # the second database adds nothing to a sum, and faults, demonstrations, benchmarks, hostile
 # programs and planted changes of rows reach no verdict that the rooms' own tests do not. An
-# export is compared with the network and not judged; tables are not computed with torch.
+# export is compared with the network and not judged; tables are not computed with torch; operations
+# are counted, and messages, files and outputs are parsed.
 JUDGE_NOTHING := tests/benchmarks tests/e2e tests/faults tests/workers/demo \
   tests/workers/data/extractors/test_hostile_programs.py \
   tests/workers/families/test_export.py \
   tests/workers/methods/network/hf_kcu/test_backdoor.py \
+  $(addprefix tests/workers/training/,fedavg/test_cost_notes.py fedavg/test_messages.py \
+    networks/test_files.py programs/test_outputs.py) \
   $(addprefix tests/workers/jobs/,attempts/test_refuted_groups.py cases/test_logged_counts.py \
     cases/test_planted_tables.py cases/test_rewound.py families/network/test_progress.py \
     families/test_forest_bins.py families/test_forest_family.py families/test_recipe_family.py \
