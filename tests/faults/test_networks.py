@@ -7,6 +7,8 @@ import pytest
 from sqlmodel import Session, select
 
 from app import steps
+from app.ledger.sequencer import Ledger
+from app.settings import Settings
 from models import Artifact, Certificate, Record, Tombstone
 from tests import small_network
 from tests.installation import Installation, install
@@ -130,8 +132,8 @@ def gives_way(monkeypatch: pytest.MonkeyPatch) -> None:
 LASTING = {"puf-special": {"recovery": {"rounds": 1, "lasting": 5.0}}}
 
 
-def test_a_retraining_that_a_method_gave_way_to_goes_on_where_it_was(  # type: ignore[no-untyped-def]
-    settings, ledger, monkeypatch: pytest.MonkeyPatch
+def test_a_retraining_that_a_method_gave_way_to_goes_on_where_it_was(
+    settings: Settings, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The method is not begun anew, which would end in the same way and cost its rounds."""
     with install(settings) as made:
@@ -149,8 +151,12 @@ def test_a_retraining_that_a_method_gave_way_to_goes_on_where_it_was(  # type: i
 
 @pytest.mark.parametrize("method", ["retrain", "puf-special"])
 @pytest.mark.parametrize("alike", [True, False])
-def test_a_retraining_kills_no_worker_without_end(  # type: ignore[no-untyped-def]
-    settings, ledger, monkeypatch: pytest.MonkeyPatch, method: str, alike: bool
+def test_a_retraining_kills_no_worker_without_end(
+    settings: Settings,
+    ledger: Ledger,
+    monkeypatch: pytest.MonkeyPatch,
+    method: str,
+    alike: bool,
 ) -> None:
     """Its checkpoints are no progress if a method, or other workers, begin it anew each time."""
     with install(settings) as made:
