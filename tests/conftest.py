@@ -55,8 +55,12 @@ share_statements()
 # Collecting the tests makes a million objects and no garbage: looking for it costs a seventh.
 gc.disable()
 
-# They wait for two minutes and hardly compute: begun first, others compute meanwhile.
-WAITING = ("tests/e2e/alerts/", "tests/e2e/test_notices.py")
+# They wait for up to two minutes and hardly compute: begun first, others compute meanwhile.
+WAITING = (
+    "tests/app/cli/test_follow_files.py",
+    "tests/e2e/alerts/",
+    "tests/e2e/test_notices.py",
+)
 
 # A test trains if its module uses torch, or a helper that registers a network.
 TRAINERS = {"torch", "tests.small_network", "tests.workers.jobs.families.network.networks"}
