@@ -93,22 +93,26 @@ repeats: $(STAMPS)/dev ## renew tests/repeats.txt: tests that send PostgreSQL no
 # The tests that train, with the vector instructions of other processors: the last bits of their
 # sums differ, and no verdict may rest on them. What the machine uses anyway `make coverage` has run,
 # the second database adds nothing to a sum, and faults, demonstrations, benchmarks, hostile
-# programs and planted changes of rows reach no verdict that the rooms' own tests do not. An
-# export is compared with the network and not judged; tables are not computed with torch; operations
-# are counted, and messages, files and outputs are parsed.
+# programs, planted changes of rows, queues, rights and mending reach no verdict that the rooms' own
+# tests do not. An export and an extractor are compared with the network and not judged; tables are
+# not computed with torch; operations and an audit's pairs are counted, and messages, files and
+# outputs are parsed.
 JUDGE_NOTHING := tests/benchmarks tests/e2e tests/faults tests/workers/demo \
-  tests/workers/data/extractors/test_hostile_programs.py \
+  $(addprefix tests/workers/data/extractors/,test_hostile_programs.py test_torch_module.py) \
   tests/workers/families/test_export.py \
   tests/workers/methods/network/hf_kcu/test_backdoor.py \
   $(addprefix tests/workers/training/,fedavg/test_cost_notes.py fedavg/test_messages.py \
     networks/test_files.py programs/test_outputs.py) \
-  $(addprefix tests/workers/jobs/,attempts/test_refuted_groups.py cases/test_logged_counts.py \
-    cases/test_planted_tables.py cases/test_rewound.py families/network/test_progress.py \
+  $(addprefix tests/workers/jobs/,attempts/test_attempt_numbers.py attempts/test_mend.py \
+    attempts/test_refuted_groups.py cases/test_logged_counts.py \
+    cases/test_planted_tables.py cases/test_rewound.py desk/test_entitlement.py \
+    families/network/test_progress.py families/test_bad_input.py \
     families/test_forest_bins.py families/test_forest_family.py families/test_recipe_family.py \
     families/test_script_family.py families/test_shards_family.py families/test_sums_family.py \
     families/test_vectors_family.py \
-    leases/test_stalled.py lineage/test_changed_registration.py \
-    method_audits/test_audit_citation.py method_audits/test_audit_hidden.py)
+    leases/test_routing.py leases/test_stalled.py lineage/test_changed_registration.py \
+    lineage/test_kept_files.py method_audits/test_audit_citation.py \
+    method_audits/test_audit_hidden.py method_audits/test_audits.py)
 # .ci/run sets OTHERS=1: the nearest instructions alone, whose last bits differ as well, and of the
 # tests those of `make coverage`, which have every judgement once (tests/sizes.py).
 test-capabilities: $(STAMPS)/dev ## the tests that train, with other processors' instructions; OTHERS=1
@@ -216,9 +220,11 @@ witness-check: $(STAMPS)/dev ## witness and verify a running log with published 
 $(BIN)/python:
 	$(PYTHON) -m venv --upgrade-deps $(VENV)
 
+# Several extras in one name, as dev,browser, are resolved once.
+comma := ,
 $(STAMPS)/%: $(BIN)/python pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[$*]'
-	@mkdir -p $(STAMPS) && touch $@
+	@mkdir -p $(STAMPS) && touch $(addprefix $(STAMPS)/,$(subst $(comma), ,$*))
 
 # Its theme's authors move to another program in 2027: until then their notice is turned off.
 site: export NO_MKDOCS_2_WARNING = 1

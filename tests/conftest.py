@@ -86,7 +86,6 @@ def pytest_collection_finish() -> None:
 
     And let it look less often for the rest, a tenth of the time of whole installations.
     """
-    gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 10, 10)
     gc.enable()

@@ -11,6 +11,7 @@ from celery.signals import worker_init
 from celery.worker import state
 from click.testing import CliRunner
 
+from app.notices.sender import Sender
 from app.service.access import silo_keys
 from app.settings import Settings
 from workers import devices, runtime
@@ -46,8 +47,17 @@ def chosen() -> list[str]:
 
 
 @pytest.fixture
+def senders() -> list[Sender]:
+    """The senders of notices that were started."""
+    return []
+
+
+@pytest.fixture
 def started(
-    monkeypatch: pytest.MonkeyPatch, three: Settings, chosen: list[str]
+    monkeypatch: pytest.MonkeyPatch,
+    three: Settings,
+    chosen: list[str],
+    senders: list[Sender],
 ) -> list[list[str]]:
     """The arguments that Celery was started with."""
     from workers.celery_app import app
@@ -55,6 +65,7 @@ def started(
     calls: list[list[str]] = []
     # For the whole process, which continues with other tests.
     monkeypatch.setattr("workers.cli.worker.share_heaps", lambda: None)
+    monkeypatch.setattr(Sender, "start", lambda sender: senders.append(sender))
     monkeypatch.setattr(runtime, "services", lambda: Opened(three))
     monkeypatch.setattr(
         silo_keys, "renew", lambda _, silos: calls.append(["keys", *map(str, silos)])
@@ -79,7 +90,11 @@ QUEUES = {
 
 @pytest.mark.parametrize("options", QUEUES)
 def test_a_worker_works_on_jobs_or_for_silos(
-    started: list[list[str]], three: Settings, options: str, monkeypatch: pytest.MonkeyPatch
+    started: list[list[str]],
+    senders: list[Sender],
+    three: Settings,
+    options: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     if "gpu" in options:
         routed = three.model_copy(update={"silos": 0, "gpu_queue": True})
@@ -89,6 +104,7 @@ def test_a_worker_works_on_jobs_or_for_silos(
     *keys_logged, arguments = started
     assert [one[0] for one in keys_logged] == (["keys"] if "silo" in options else [])
     assert arguments[arguments.index("--queues") + 1] == QUEUES[options]
+    assert len(senders) == ("silo" not in options)  # a silo has no mail server and no webhooks
 
 
 QUEUE_REFUSALS = {

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import onnxruntime
 import pytest
-import skops.io
 from numpy.typing import NDArray
 from sklearn.datasets import load_diabetes, load_digits
 
@@ -158,6 +157,8 @@ def test_numbers_and_shards_apart() -> None:
 
 @pytest.mark.parametrize("aggregate", ["mean", "vote"])
 def test_skops_holds_a_vote_of_scikit_learn(aggregate: str) -> None:
+    import skops.io  # takes seconds where many modules are loaded
+
     features, labels, rows, names = digits(4)
     for name in ("sklearn.ensemble.RandomForestClassifier", "sklearn.naive_bayes.GaussianNB"):
         file = made(name, SOFT[name], aggregate, (features, labels))

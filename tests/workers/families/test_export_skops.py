@@ -5,7 +5,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import skops.io
 from sklearn.datasets import load_digits
 
 from lethe.catalogue import CLASSIFIERS, REGRESSORS, RecipeClass
@@ -40,6 +39,8 @@ def made(name: str, features: Any, labels: Any) -> bytes:
 
 def exported(file: bytes, classes: list[str]) -> Any:
     """Return what scikit-learn reads from the download, trusting only its own classes."""
+    import skops.io  # takes seconds where many modules are loaded
+
     family = base.configured({"family": "recipe"})
     assert "skops" in family.formats
     data = family.export(file, "skops", classes, {})
