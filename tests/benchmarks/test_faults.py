@@ -4,7 +4,6 @@ import json
 import re
 import subprocess
 import sys
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +18,13 @@ from benchmarks.faults.schedule import differing, every, places, schedule
 ROOT = Path(__file__).parents[2]
 
 
-@cache
-def campaigns() -> dict[str, dict[str, Any]]:
+Reports = dict[str, dict[str, Any]]
+# Its dozens of workloads take two minutes, and more on cores that are busy with other tests.
+pytestmark = pytest.mark.timeout(1200)
+
+
+@pytest.fixture(scope="module")
+def campaigns() -> Reports:
     """Return the reports of small campaigns against the product, honest and broken."""
     done = subprocess.run(
         [sys.executable, "-m", "tests.benchmarks.broken_product"],
@@ -29,12 +33,12 @@ def campaigns() -> dict[str, dict[str, Any]]:
         text=True,
         check=True,
     )
-    reports: dict[str, dict[str, Any]] = json.loads(done.stdout.splitlines()[-1])
+    reports: Reports = json.loads(done.stdout.splitlines()[-1])
     return reports
 
 
-def test_the_product_survives() -> None:
-    report = campaigns()["honest"]
+def test_the_product_survives(campaigns: Reports) -> None:
+    report = campaigns["honest"]
     assert report["injected"] == 30
     assert report["findings"] == []
     assert [report[kind] for kind in KINDS] == [0] * len(KINDS)
@@ -45,25 +49,25 @@ def test_the_product_survives() -> None:
 ELSEWHERE = {"app/broker.py", "app/election.py", "app/keys/rotate_master.py"}
 
 
-def test_what_becomes_durable_is_reached() -> None:
-    missed = {one.partition(":")[0] for one in campaigns()["honest"]["places_not_reached"]}
+def test_what_becomes_durable_is_reached(campaigns: Reports) -> None:
+    missed = {one.partition(":")[0] for one in campaigns["honest"]["places_not_reached"]}
     assert missed == ELSEWHERE
 
 
-def test_an_acknowledgement_before_the_commit_is_a_loss() -> None:
-    report = campaigns()["hasty"]
+def test_an_acknowledgement_before_the_commit_is_a_loss(campaigns: Reports) -> None:
+    report = campaigns["hasty"]
     assert report["lost"] > 0
     assert "receipt" in str(report["findings"])
 
 
-def test_work_that_nobody_resumes_is_stuck() -> None:
-    report = campaigns()["idle"]
+def test_work_that_nobody_resumes_is_stuck(campaigns: Reports) -> None:
+    report = campaigns["idle"]
     assert report["stuck"] > 0
     assert report["lost"] == 0
 
 
-def test_a_followed_backup_without_its_pieces_is_a_loss() -> None:
-    report = campaigns()["forgetful"]
+def test_a_followed_backup_without_its_pieces_is_a_loss(campaigns: Reports) -> None:
+    report = campaigns["forgetful"]
     assert "followed" in str(report["findings"])
 
 
@@ -96,9 +100,9 @@ def test_a_followed_backup_without_its_pieces_is_a_loss() -> None:
     ],
 )
 def test_what_a_workload_does_not_end_with_is_found(
-    workload: str, kind: str, said: str
+    campaigns: Reports, workload: str, kind: str, said: str
 ) -> None:
-    found = {one["workload"]: one for one in campaigns()["planted"]["findings"]}
+    found = {one["workload"]: one for one in campaigns["planted"]["findings"]}
     assert said in str(found[workload][kind])
 
 
