@@ -2,13 +2,13 @@
 
 import asyncio
 import re
-import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 import lethe
 from app.notices import guard
 from app.settings import Allowed
+from lethe.tls import trusted
 
 WHOLE_S = 15.0  # in total: resolving, connecting, sending, and the head of the answer
 STEP_S = 8.0
@@ -94,9 +94,7 @@ async def to_address(
     }
     # The certificate is checked against the name, the connection made to the address. No
     # proxy of the environment: it would resolve the name again.
-    client = httpx2.AsyncClient(
-        verify=ssl.create_default_context(), trust_env=False, timeout=STEP_S
-    )
+    client = httpx2.AsyncClient(verify=trusted(), trust_env=False, timeout=STEP_S)
     where = parsed.copy_with(host=address)
     asked = client.build_request(
         "POST", where, headers=sent, content=body, extensions={"sni_hostname": target.host}

@@ -5,7 +5,6 @@ its outcome, and returns the result. `Client` and `AsyncClient` execute the step
 own way, so signing and retrying are written, and tested, once. `operations` has the calls.
 """
 
-import os
 import random
 import socket
 import ssl
@@ -13,7 +12,6 @@ import time
 from collections.abc import Callable, Generator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from functools import cache
 from typing import Any, TypeVar
 
 import httpx2
@@ -29,19 +27,6 @@ from lethe.signing.keys import PrivateKey
 
 T = TypeVar("T")
 REFUSAL = 2**20  # maximum bytes read of a problem document
-
-
-def trusted() -> ssl.SSLContext:
-    """Return the certificate authorities of the system, or of SSL_CERT_FILE or SSL_CERT_DIR.
-
-    Each is read once: that takes longer than a call.
-    """
-    return _read(os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR"))
-
-
-@cache
-def _read(file: str | None, directory: str | None) -> ssl.SSLContext:
-    return httpx2.create_ssl_context()
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,13 +10,14 @@ import httpx2
 from lethe.client import calls
 from lethe.client.answers import Document, parse_problem
 from lethe.client.calls import ANSWER, Call
-from lethe.client.core import Conversation, Pause, Send, check_coding, trusted
+from lethe.client.core import Conversation, Pause, Send, check_coding
 from lethe.client.errors import AnswerError
 from lethe.client.events import EventParser, StreamEvent
 from lethe.client.operations import Listing, Operations, as_it_is, named_after
 from lethe.client.retry import RetryPolicy
 from lethe.log.note import NoteVerifier
 from lethe.signing.keys import PrivateKey
+from lethe.tls import trusted
 
 P = ParamSpec("P")
 T = TypeVar("T")

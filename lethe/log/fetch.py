@@ -111,6 +111,8 @@ class _HttpFetch:
     def __init__(self, url: str) -> None:
         import httpx2  # takes 30 ms, which reading a directory does not need
 
+        from lethe.tls import trusted
+
         try:
             parts = urlsplit(url)
         except ValueError:
@@ -119,7 +121,10 @@ class _HttpFetch:
             raise LogUnreachableError("a log's URL is a prefix: without query or fragment")
         self._prefix = url.rstrip("/")
         self._new_client = partial(
-            httpx2.Client, timeout=TIMEOUT_S, headers={"Accept-Encoding": "gzip, identity"}
+            httpx2.Client,
+            verify=trusted(),
+            timeout=TIMEOUT_S,
+            headers={"Accept-Encoding": "gzip, identity"},
         )
         # RuntimeError: the client was closed because a concurrent read took too long.
         self._errors = (httpx2.HTTPError, httpx2.InvalidURL, RuntimeError)

@@ -87,8 +87,12 @@ class Asker:
     ) -> None:
         import httpx2
 
+        from lethe.tls import trusted
+
         self._url, self._keys, self._clock = url.rstrip("/"), tuple(keys), clock
-        self._new_client = partial(httpx2.Client, timeout=TIMEOUT_S, follow_redirects=False)
+        self._new_client = partial(
+            httpx2.Client, verify=trusted(), timeout=TIMEOUT_S, follow_redirects=False
+        )
         self._client = self._new_client()
         # RuntimeError: the client was closed, because its answer took too long.
         self._errors = (httpx2.HTTPError, httpx2.InvalidURL, RuntimeError)

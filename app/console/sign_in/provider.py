@@ -8,8 +8,6 @@ import asyncio
 import time
 from collections.abc import Coroutine, Mapping
 from contextlib import suppress
-from functools import cache
-from ssl import SSLContext, create_default_context
 from threading import BoundedSemaphore, Lock
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
@@ -17,6 +15,7 @@ from urllib.parse import urlsplit
 from app.problems import OidcMissingError, SignInError
 from app.settings import Settings
 from lethe.install import with_extra
+from lethe.tls import trusted
 
 if TYPE_CHECKING:
     from authlib.integrations.httpx_client import OAuth2Client
@@ -57,7 +56,7 @@ def _of_client(settings: Settings, callback: str) -> dict[str, Any]:
         "code_challenge_method": "S256",
         "timeout": TIMEOUT_S,
         "follow_redirects": False,
-        "verify": _trusted(),
+        "verify": trusted(),
     }
 
 
@@ -101,18 +100,12 @@ def metadata(settings: Settings) -> dict[str, Any]:
     return dict(found)
 
 
-@cache
-def _trusted() -> SSLContext:
-    """Return the system's certificate authorities; reading them takes longer than a request."""
-    return create_default_context()
-
-
 def fetch(address: str) -> Any:
     """Return a JSON document of the provider. Raises SignInError if it does not answer."""
     import httpx2
 
     async def ask() -> httpx2.Response:
-        async with httpx2.AsyncClient(timeout=TIMEOUT_S, verify=_trusted()) as asking:
+        async with httpx2.AsyncClient(timeout=TIMEOUT_S, verify=trusted()) as asking:
             return await asking.get(address)
 
     try:

@@ -4,7 +4,6 @@ import socket
 import ssl
 from collections.abc import Callable
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import httpx2
@@ -12,7 +11,7 @@ import pytest
 
 from lethe.client import calls
 from lethe.client.calls import Call
-from lethe.client.core import Conversation, Core, trusted
+from lethe.client.core import Conversation, Core
 from lethe.client.errors import (
     AnswerError,
     CredentialsError,
@@ -23,7 +22,6 @@ from lethe.client.operations import Operations
 from lethe.client.retry import RetryPolicy
 from lethe.identity import Identity
 from lethe.signing.http import sign_request
-from tests.app.notices.test_mail import authority  # noqa: F401 - a fixture
 from tests.lethe.client.service import BASE
 from tests.lethe.client.stage import LOST, Stage, answer
 from tests.lethe.signing.signer import ED25519
@@ -209,18 +207,3 @@ def test_a_list_that_leads_to_itself_is_refused() -> None:
     assert following.query == (("after", "c"),)
     with pytest.raises(AnswerError, match="leads to itself"):
         stage.play(core.page(following))
-
-
-def test_the_authorities_are_those_of_the_environment_where_a_client_is_made(
-    authority: tuple[Path, ssl.SSLContext],  # noqa: F811
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """In one process: who first failed without SSL_CERT_FILE sets it, and later takes it away."""
-    for name in ("SSL_CERT_FILE", "SSL_CERT_DIR"):
-        monkeypatch.delenv(name, raising=False)
-    system = trusted()
-    monkeypatch.setenv("SSL_CERT_FILE", str(authority[0]))
-    (own,) = trusted().get_ca_certs()
-    assert own["subject"] == ((("commonName", "localhost"),),)
-    monkeypatch.delenv("SSL_CERT_FILE")
-    assert trusted() is system
