@@ -191,7 +191,8 @@ def as_zip(rng: random.Random, data: bytes, corpus: Sequence[bytes]) -> bytes:
         warnings.simplefilter("ignore", UserWarning)  # two members of one name
         for one, content in members:
             try:
-                archive.writestr(one.filename, content)
+                # Of a name alone it would write the time of day: a seed would not repeat.
+                archive.writestr(zipfile.ZipInfo(one.filename), content, method)
             except (IndexError, ValueError):  # a name that no archive can have
                 return plain(rng, data, corpus)
     written = stream.getvalue()
