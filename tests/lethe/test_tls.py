@@ -1,6 +1,7 @@
 """Which authorities servers are checked against, and that nobody reads them for each call."""
 
 import asyncio
+import os
 import ssl
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,22 @@ def test_the_authorities_are_those_of_the_environment_where_a_client_is_made(
     assert own["subject"] == ((("commonName", "localhost"),),)
     monkeypatch.delenv("SSL_CERT_FILE")
     assert trusted() is system
+
+
+def test_authorities_that_were_replaced_count_without_a_restart(
+    authority: tuple[Path, ssl.SSLContext],  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    """A worker runs for months, and the authority of an internal receiver changes meanwhile."""
+    file = tmp_path / "authorities.pem"
+    monkeypatch.setenv("SSL_CERT_FILE", str(file))
+    file.write_bytes(authority[0].read_bytes())
+    before = trusted()
+    assert trusted() is before
+    os.utime(file, ns=(0, 1))  # as if it had been written at another time
+    assert trusted() is not before
+    assert len(trusted().get_ca_certs()) == 1
 
 
 def test_authorities_are_read_once_for_all_that_call_others(
