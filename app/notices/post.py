@@ -94,7 +94,10 @@ async def to_address(
     }
     # The certificate is checked against the name, the connection made to the address. No
     # proxy of the environment: it would resolve the name again.
-    client = httpx2.AsyncClient(verify=trusted(), trust_env=False, timeout=STEP_S)
+    try:
+        client = httpx2.AsyncClient(verify=trusted(), trust_env=False, timeout=STEP_S)
+    except OSError:  # SSL_CERT_FILE names no certificates
+        raise UnreachableError("tls") from None
     where = parsed.copy_with(host=address)
     asked = client.build_request(
         "POST", where, headers=sent, content=body, extensions={"sni_hostname": target.host}

@@ -73,3 +73,12 @@ def test_authorities_are_read_once_for_all_that_call_others(
     target = guard.Target("127.0.0.1", 1, usual=False, allowed=True)
     with pytest.raises(post.UnreachableError, match="connection"):
         asyncio.run(post.to_address("127.0.0.1", target, NOWHERE, {}, b""))
+
+
+def test_a_notice_is_not_delivered_without_authorities(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "missing.pem"))
+    target = guard.Target("127.0.0.1", 1, usual=False, allowed=True)
+    with pytest.raises(post.UnreachableError, match="tls"):
+        asyncio.run(post.to_address("127.0.0.1", target, NOWHERE, {}, b""))
