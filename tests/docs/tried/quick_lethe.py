@@ -2,11 +2,13 @@
 
 Each command imports for one second or two; a page enters dozens of them. The program that the
 shell finds passes its arguments, environment, directory and standard streams on, and ends as
-what was forked ended. Servers are started from the installed `lethe` (`Shell.start`).
+what was forked ended; if it is killed, what was forked is. Servers are started from the installed `lethe` (`Shell.start`).
 """
 
 import json
 import os
+import select
+import signal
 import socket
 import sys
 import threading
@@ -15,8 +17,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from tests.docs.tried.shell import PATIENCE
-from tests.e2e.forked import ForkServer
+from tests.e2e.forked import POLL_S, ForkServer
 
 SOCKET = "TRIED_SOCKET"
 PROGRAM = f"""#!{sys.executable} -SE
@@ -49,18 +50,23 @@ def quick_lethe(forks: ForkServer, folder: Path) -> Iterator[dict[str, str]]:
         path = Path(short, "socket")
         listening.bind(str(path))
         listening.listen()
-        threading.Thread(target=_serve, args=(listening, forks), daemon=True).start()
+        serving = threading.Thread(target=_serve, args=(listening, forks), daemon=True)
+        serving.start()
         yield {"PATH": f"{folder}:{direct}", "DIRECT": direct, SOCKET: str(path)}
         listening.shutdown(socket.SHUT_RDWR)
+        serving.join()
 
 
 def _serve(listening: socket.socket, forks: ForkServer) -> None:
-    while True:
-        try:
+    """Run what is asked for until `listening` is shut down and all of it has ended."""
+    runs: list[threading.Thread] = []
+    with suppress(OSError):  # the pages have ended
+        while True:
             connection, _ = listening.accept()
-        except OSError:  # the page has ended
-            return
-        threading.Thread(target=_run, args=(connection, forks), daemon=True).start()
+            runs.append(threading.Thread(target=_run, args=(connection, forks), daemon=True))
+            runs[-1].start()
+    for one in runs:
+        one.join()
 
 
 def _run(connection: socket.socket, forks: ForkServer) -> None:
@@ -71,6 +77,9 @@ def _run(connection: socket.socket, forks: ForkServer) -> None:
         started = forks.start(arguments, environment, streams, directory)
         for stream in streams:
             os.close(stream)
-        status = started.wait(PATIENCE)
-        with suppress(BrokenPipeError):  # the page ended meanwhile, and the program with it
+        while (status := started.poll()) is None:
+            if select.select([connection], [], [], POLL_S)[0]:  # the program ended: was killed
+                os.killpg(started.pid, signal.SIGKILL)
+                status = started.wait()
+        with suppress(BrokenPipeError):
             connection.sendall(str(status if status >= 0 else 128 - status).encode())
