@@ -43,13 +43,13 @@ quick: $(STAMPS)/dev ## renew tests/quick.txt: which tests `make test` runs; hal
 BY_FILE := --dist loadfile --no-loadscope-reorder
 
 # What `make coverage` leaves out (tests/sizes.py says what, and why), and what it runs smaller:
-# fewer examples of the properties in tests/fuzz.py, forests without compiling. Four processes
-# on two processors: a third of the time tests with killed processes wait for their leases.
+# fewer examples of the properties in tests/fuzz.py, forests without compiling. Three processes
+# on two processors: a quarter of the time tests of processes wait for them (tests/conftest.py).
 test-full: export LETHE_TEST_SIZE = full
 test-full: $(STAMPS)/dev $(STAMPS)/forests softhsm prometheus ## what `make coverage` leaves out: the second database, processes, demonstrations
-	$(BIN)/python -m pytest -n 4 $(BY_FILE) -m "(full or thorough) and not repeats and not slow and not redteam" $(ARGS)
+	$(BIN)/python -m pytest -n 3 $(BY_FILE) -m "(full or thorough) and not repeats and not slow and not redteam" $(ARGS)
 
-# numba compiles the forests in half a minute: once here, or in each of the four processes at once.
+# numba compiles the forests in half a minute: once here, or in each of the three processes at once.
 $(STAMPS)/forests: $(STAMPS)/dev $(wildcard lethe/estimators/forest/*.py)
 	$(BIN)/python -m pytest -q -n 0 -m "full or thorough" -k "row_by_row or sealed_state or read_back" tests/lethe/estimators/forest/test_forest.py
 	@touch $@

@@ -61,6 +61,8 @@ WAITING = (
     "tests/e2e/alerts/",
     "tests/e2e/test_notices.py",
 )
+# They wait for processes a quarter of their time: spread among the others, which compute meanwhile.
+PROCESSES = ("tests/docs/tried/", "tests/e2e/")
 
 # A test trains if its module uses torch, or a helper that registers a network.
 TRAINERS = {"torch", "tests.small_network", "tests.workers.jobs.families.network.networks"}
@@ -93,7 +95,18 @@ def pytest_collection_finish() -> None:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark tests that train and tests that are left to `make test-full`; order those that wait."""
-    items.sort(key=lambda item: not item.nodeid.startswith(WAITING))
+    files = dict.fromkeys(item.nodeid.partition("::")[0] for item in items)
+    waiting = [file for file in files if file.startswith(PROCESSES)]
+    others = [file for file in files if not file.startswith(PROCESSES)]
+    place = {
+        file: n / len(group) for group in (waiting, others) for n, file in enumerate(group)
+    }
+    items.sort(
+        key=lambda item: (
+            not item.nodeid.startswith(WAITING),
+            place[item.nodeid.partition("::")[0]],
+        )
+    )
     for item in items:
         used = vars(getattr(item, "module", None) or object).values()
         if TRAINERS & {value.__name__ for value in used if isinstance(value, ModuleType)}:
