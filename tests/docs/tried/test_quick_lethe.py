@@ -17,8 +17,10 @@ def test_what_was_forked_ends_when_its_program_is_killed(tmp_path: Path) -> None
     waits = ["lethe", "log", "verify", str(pipe), "--vkey", str(pipe)]
     with fork_server([]) as forks, quick_lethe(forks, tmp_path / "bin") as quick:
         environment = os.environ | quick
-        with subprocess.Popen(waits, env=environment, stdout=subprocess.PIPE) as program:
-            with pipe.open("wb"):  # opened once it is read: what was forked waits for bytes
-                program.kill()
-                program.communicate(timeout=30)  # until nobody can print any more
+        with (
+            subprocess.Popen(waits, env=environment, stdout=subprocess.PIPE) as program,
+            pipe.open("wb"),  # opened once it is read: what was forked waits for bytes
+        ):
+            program.kill()
+            program.communicate(timeout=30)  # until nobody can print any more
         assert program.returncode == -9
