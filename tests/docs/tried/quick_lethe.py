@@ -13,7 +13,7 @@ import socket
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -70,13 +70,17 @@ def _serve(listening: socket.socket, forks: ForkServer) -> None:
 
 
 def _run(connection: socket.socket, forks: ForkServer) -> None:
-    with connection:
+    with connection, ExitStack() as given:
         size, streams, _, _ = socket.recv_fds(connection, 4, 3)
-        with connection.makefile("rb") as sent:
-            arguments, environment, directory = json.loads(sent.read(int.from_bytes(size)))
-        started = forks.start(arguments, environment, streams, directory)
         for stream in streams:
-            os.close(stream)
+            given.callback(os.close, stream)
+        with connection.makefile("rb") as sent:
+            request = sent.read(int.from_bytes(size))
+        if not request or len(request) < int.from_bytes(size):
+            return  # the program was killed while it asked
+        arguments, environment, directory = json.loads(request)
+        started = forks.start(arguments, environment, streams, directory)
+        given.close()
         while (status := started.poll()) is None:
             if select.select([connection], [], [], POLL_S)[0]:  # the program ended: was killed
                 os.killpg(started.pid, signal.SIGKILL)
