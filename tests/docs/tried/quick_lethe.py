@@ -2,7 +2,8 @@
 
 Each command imports for one second or two; a page enters dozens of them. The program that the
 shell finds passes its arguments, environment, directory and standard streams on, and ends as
-what was forked ended; if it is killed, what was forked is. Servers are started from the installed `lethe` (`Shell.start`).
+what was forked ended; if it is killed, what was forked is killed too. Servers are started from
+the installed `lethe` (`Shell.start`).
 """
 
 import json
@@ -85,5 +86,5 @@ def _run(connection: socket.socket, forks: ForkServer) -> None:
             if select.select([connection], [], [], POLL_S)[0]:  # the program ended: was killed
                 os.killpg(started.pid, signal.SIGKILL)
                 status = started.wait()
-        with suppress(BrokenPipeError):
+        with suppress(ConnectionError):
             connection.sendall(str(status if status >= 0 else 128 - status).encode())
