@@ -96,10 +96,10 @@ def pytest_collection_finish() -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark tests that train and tests that are left to `make test-full`; order those that wait."""
     files = dict.fromkeys(item.nodeid.partition("::")[0] for item in items)
-    waiting = [file for file in files if file.startswith(PROCESSES)]
+    processes = [file for file in files if file.startswith(PROCESSES)]
     others = [file for file in files if not file.startswith(PROCESSES)]
     place = {
-        file: n / len(group) for group in (waiting, others) for n, file in enumerate(group)
+        file: n / len(group) for group in (processes, others) for n, file in enumerate(group)
     }
     items.sort(
         key=lambda item: (
